@@ -20,22 +20,37 @@ import (
 
 // A Config configures clients of nodes. The zero Config is valid.
 type Config struct {
-	User        string // for basic authentication; empty: no credentials
-	Password    string
-	TLS         *tls.Config   // for https; nil: the system's certificates
-	IdleTimeout time.Duration // after which an idle node is given up; zero: 15 s
-	Retry       time.Duration // how long retryable errors are retried; zero: 2 s, negative: not at all
-	// Colocated says, to OpenNodes, that the local store belongs to the log: a process
-	// without a lease had both to itself, so its blobs are in the local store or gone.
+	// User is the name for basic authentication. Empty: the credentials in the
+	// address, if any.
+	User string
+	// Password belongs to User.
+	Password string
+	// TLS is the configuration for https. Nil: the certificates of the system.
+	TLS *tls.Config
+	// IdleTimeout is the time after which a request to an idle node fails. Zero: 15 s.
+	IdleTimeout time.Duration
+	// Retry is how long retryable errors are retried. Zero: 2 s; negative: not at all.
+	Retry time.Duration
+	// Colocated says, to OpenNodes, that the local store belongs to the log. A process
+	// without a lease had both to itself, so its blobs are in the local store or are
+	// lost.
 	Colocated bool
 }
 
-// A Client offers the methods of an outputs.Store at a node. The caller of Open closes
-// it. It is safe for concurrent use. All of its errors have the node's address.
+// A Client offers the methods of an outputs.Store at a node. It is safe for concurrent
+// use. All of its errors have the node's address. The caller of Open closes it.
+//
+// An idempotent request is repeated with backoff after a retryable error. Keep and
+// Prune are not idempotent by themselves, so they first find out the result of the
+// attempt that failed. Two limits end a request: the context, and the idle timeout,
+// which restarts whenever data moves.
 type Client struct {
-	address   string // without credentials
-	base      *url.URL
-	user      *url.Userinfo
+	// address is the address of the node without credentials.
+	address string
+	base    *url.URL
+	// user has the credentials. Nil: the client sends none.
+	user *url.Userinfo
+	// timeout is Config.IdleTimeout, and retry Config.Retry, or their defaults.
 	timeout   time.Duration
 	retry     time.Duration
 	transport *http.Transport
@@ -45,13 +60,14 @@ type Client struct {
 var _ BlobStore = (*Client)(nil)
 
 // waitForContinue is how long an upload waits for a 100 Continue before it sends the
-// body.
+// body. A node that refuses the blob usually responds within that time, which saves
+// the transfer.
 const waitForContinue = 5 * time.Second
 
 // Open returns a client of the node at an address, http://HOST:PORT or
-// https://HOST:PORT with an optional path. It returns an [ErrBadAddress] for any other,
-// and for one at which the password would travel unencrypted to another machine. Open
-// sends no request.
+// https://HOST:PORT with an optional path. It returns an [ErrBadAddress] for any
+// other, and for one at which the password would travel unencrypted to another
+// machine. Open sends no request; the caller closes the Client.
 func Open(address string, cfg Config) (*Client, error) {
 	base, err := url.Parse(address)
 	if err != nil {
@@ -85,7 +101,8 @@ func Open(address string, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// isLoopback reports whether a host name or address is of this machine.
+// isLoopback reports whether a host name or address is certain to be this machine. It
+// does not resolve names.
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
@@ -94,8 +111,8 @@ func isLoopback(host string) bool {
 // Address returns the address of the node, without credentials.
 func (c *Client) Address() string { return c.address }
 
-// Close closes the idle connections. Running calls and open readers finish; later calls
-// return an outputs.ErrClosed. A second Close does nothing.
+// Close closes the idle connections. Running calls and open readers finish; later
+// calls return an outputs.ErrClosed. A second Close has no effect.
 func (c *Client) Close() error {
 	c.closed.Store(true)
 	c.transport.CloseIdleConnections()
@@ -105,9 +122,11 @@ func (c *Client) Close() error {
 // A request is one HTTP request that attempt can send more than once.
 type request struct {
 	method string
-	path   string // with the query, below the address
+	// path has the query and is below the address.
+	path   string
 	header http.Header
-	body   *requestBody
+	// body is nil for a request without one.
+	body *requestBody
 }
 
 // The pauses between attempts double from the first to the longest.
@@ -116,8 +135,8 @@ const (
 	maxPause   = 500 * time.Millisecond
 )
 
-// do sends an idempotent request and passes the response to use. It retries with
-// backoff after a retryable error of the request or of use.
+// do sends an idempotent request and passes the response to use. It repeats both with
+// backoff after a retryable error of the request or of use. It returns the last error.
 func (c *Client) do(ctx context.Context, q request, use func(http.Header, io.Reader) error) error {
 	wait := c.newBackoff()
 	for {
@@ -128,9 +147,10 @@ func (c *Client) do(ctx context.Context, q request, use func(http.Header, io.Rea
 	}
 }
 
-// newBackoff returns a function that waits before the next attempt and reports whether
-// there is one: not after the client was closed, the context ended, or the retry time,
-// which begins with the first failure, is over.
+// newBackoff returns a function that waits before the next attempt and returns true.
+// It returns false without a further attempt if the client was closed, the context
+// ended, or the retry time, which begins with the first failure, would end before the
+// attempt.
 func (c *Client) newBackoff() func(context.Context) bool {
 	var end time.Time
 	pauses := backoff.NewExponentialBackOff()
@@ -155,8 +175,9 @@ func (c *Client) newBackoff() func(context.Context) bool {
 }
 
 // retryable reports whether another attempt may succeed soon: the node is starting or
-// stopping, or the connection or the data broke. A node that was idle until the timeout
-// is not asked again.
+// stopping, or the connection broke, or the data changed in transit. It returns false
+// for a node that was idle until the timeout, since another attempt could wait as
+// long, and for a rejected certificate.
 func retryable(err error) bool {
 	if _, wrong := errors.AsType[*tls.CertificateVerificationError](err); wrong || errors.Is(err, errIdle) {
 		return false
@@ -164,8 +185,9 @@ func retryable(err error) bool {
 	return errors.Is(err, ErrUnreachable) || errors.Is(err, outputs.ErrClosed) || errors.Is(err, ErrChecksum)
 }
 
-// attempt sends a request once and passes the response to use. It returns an
-// outputs.ErrClosed after Close.
+// attempt sends a request once and passes the response to use. It returns the error of
+// use, the error that the response reports, ErrUnreachable, the cause of ctx, or
+// outputs.ErrClosed after Close. The body is valid during use only.
 func (c *Client) attempt(ctx context.Context, q request, use func(http.Header, io.Reader) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -194,7 +216,8 @@ func (c *Client) attempt(ctx context.Context, q request, use func(http.Header, i
 	return use(response.Header, body)
 }
 
-// newRequest returns the HTTP request of q, with the credentials.
+// newRequest returns the HTTP request of q with the credentials. It can be called
+// again for another attempt, also while the transport still uses the previous request.
 func (c *Client) newRequest(ctx context.Context, q request, idle *idleTimer) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, q.method, strings.TrimSuffix(c.address, "/")+q.path, nil)
 	if err != nil {
@@ -214,8 +237,9 @@ func (c *Client) newRequest(ctx context.Context, q request, idle *idleTimer) (*h
 	return r, nil
 }
 
-// responseError returns the error that a response reports, and an ErrNotANode for a
-// response of another server or version.
+// responseError returns the error that a response reports, an ErrNotANode for a
+// response of another server or another version of the protocol, and nil for a
+// success.
 func (c *Client) responseError(a *http.Response) error {
 	errorText := a.Header.Get(errorHeader)
 	switch version := a.Header.Get(protocolHeader); {
@@ -243,19 +267,20 @@ func (c *Client) unreachable(ctx, attempt context.Context, err error) error {
 	return fmt.Errorf("%w at %s: %w", ErrUnreachable, c.address, err)
 }
 
-// errIdle ends a request to a node that sent and took nothing until the timeout.
+// errIdle ends a request to a node that neither sent nor received data until the
+// timeout.
 var errIdle = errors.New("no data from the node")
 
 // An idleTimer cancels a request after the node was idle for the timeout. It is paused
-// while the client itself works.
+// while the client itself works, for example while it reads the caller's reader.
 type idleTimer struct {
 	timeout time.Duration
 	timer   *time.Timer
 	cancel  context.CancelCauseFunc
 }
 
-// withIdleTimeout returns a context that a running idleTimer cancels. The caller calls
-// end.
+// withIdleTimeout returns a context that a running idleTimer cancels with errIdle. The
+// caller calls end.
 func withIdleTimeout(ctx context.Context, timeout time.Duration) (context.Context, *idleTimer) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	return ctx, &idleTimer{timeout, time.AfterFunc(timeout, func() {
@@ -263,16 +288,19 @@ func withIdleTimeout(ctx context.Context, timeout time.Duration) (context.Contex
 	}), cancel}
 }
 
+// begin starts the timer anew: the node must send or receive data within the timeout.
 func (t *idleTimer) begin() { t.timer.Reset(t.timeout) }
+
+// pause stops the timer until the next begin.
 func (t *idleTimer) pause() { t.timer.Stop() }
 
+// end stops the timer and releases the context.
 func (t *idleTimer) end() {
 	t.timer.Stop()
 	t.cancel(nil)
 }
 
-// A responseBody reads the body of a response and restarts the idle timer for each
-// Read.
+// A responseBody reads the body of a response. The idle timer runs during each Read.
 type responseBody struct {
 	client       *Client
 	ctx, attempt context.Context
@@ -280,8 +308,8 @@ type responseBody struct {
 	body         io.Reader
 }
 
-// Read returns io.EOF only at the end that the node declared, and an ErrUnreachable for
-// a body that was cut.
+// Read returns io.EOF only at the end that the node declared, and an ErrUnreachable
+// for a body that was cut short.
 func (h *responseBody) Read(p []byte) (int, error) {
 	h.idle.begin()
 	n, err := h.body.Read(p)
@@ -292,10 +320,11 @@ func (h *responseBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ignoreBody is for responses without content.
+// ignoreBody is the use of a response without content.
 func ignoreBody(http.Header, io.Reader) error { return nil }
 
-// Confirm is [outputs.Store.Confirm] at the node.
+// Confirm is [outputs.Store.Confirm] at the node. Confirming twice has no further
+// effect, so it is repeated after a retryable error.
 func (c *Client) Confirm(ctx context.Context, settlement domain.EventID) error {
 	if err := c.do(ctx, request{method: http.MethodPost, path: "/v1/settlements/" + settlement.String() + "/confirm"}, ignoreBody); err != nil {
 		return fmt.Errorf("confirm the outputs of %v: %w", settlement, err)
@@ -303,7 +332,8 @@ func (c *Client) Confirm(ctx context.Context, settlement domain.EventID) error {
 	return nil
 }
 
-// Drop is [outputs.Store.Drop] at the node.
+// Drop is [outputs.Store.Drop] at the node. It is repeated after a retryable error,
+// too.
 func (c *Client) Drop(ctx context.Context, settlement domain.EventID) error {
 	if err := c.do(ctx, request{method: http.MethodDelete, path: "/v1/settlements/" + settlement.String()}, ignoreBody); err != nil {
 		return fmt.Errorf("drop the outputs of %v: %w", settlement, err)
@@ -311,8 +341,10 @@ func (c *Client) Drop(ctx context.Context, settlement domain.EventID) error {
 	return nil
 }
 
-// Prune is [outputs.Store.Prune] at the node. If the response to its first request is
-// lost and a retry finds the blob pruned by the same policy and time, Prune succeeds.
+// Prune is [outputs.Store.Prune] at the node. If the response to an attempt is lost,
+// and a later attempt finds the blob pruned by the same policy and time, Prune
+// succeeds. A blob that was pruned otherwise is an outputs.PrunedError, with its
+// metadata as the result.
 func (c *Client) Prune(ctx context.Context, ref domain.Ref, policy string, at time.Time) (domain.Retained, error) {
 	var retained domain.Retained
 	query := url.Values{"policy": {policy}, "at": {at.UTC().Format(time.RFC3339Nano)}}
@@ -340,7 +372,8 @@ func (c *Client) Prune(ctx context.Context, ref domain.Ref, policy string, at ti
 	}
 }
 
-// Stat is [outputs.Store.Stat] at the node.
+// Stat is [outputs.Store.Stat] at the node. For a pruned blob it returns the metadata
+// as well as the error.
 func (c *Client) Stat(ctx context.Context, ref domain.Ref) (domain.Retained, error) {
 	retained, err := c.stat(ctx, ref)
 	if err != nil {
@@ -372,8 +405,8 @@ func valid(ref domain.Ref) error {
 	return nil
 }
 
-// retained decodes the metadata in the headers of a response. It returns an ErrNotANode
-// if they are of another blob.
+// retained decodes the metadata in the headers of a response. It returns an
+// ErrNotANode if they are missing, malformed or of another blob.
 func (c *Client) retained(ref domain.Ref, h http.Header) (domain.Retained, error) {
 	r, err := decodeRetained(h.Get(retainedHeader))
 	if err == nil && r.Ref != ref {

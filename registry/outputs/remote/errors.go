@@ -14,7 +14,8 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// The errors of this package. Callers match them with errors.Is.
+// The errors of this package. Match them with errors.Is. The package doc describes
+// each.
 var (
 	ErrUnreachable = errors.New("node cannot be reached")
 	ErrNotANode    = errors.New("server is not a ledger node that this program understands")
@@ -25,15 +26,15 @@ var (
 )
 
 // An errorCode is the name of an error on the wire, and the HTTP status of a response
-// with it.
+// with it. The names are part of the protocol and do not change.
 type errorCode struct {
 	code   string
 	err    error
 	status int
 }
 
-// errorCodes are all errors that keep their identity on the wire. The status of a
-// response is that of the first one that its error is.
+// errorCodes are all errors that keep their identity on the wire. An error can match
+// several; the status of its response is that of the first one that it matches.
 var errorCodes = []errorCode{
 	{"not_found", outputs.ErrNotFound, http.StatusNotFound},
 	{"pruned", outputs.ErrPruned, http.StatusGone},
@@ -52,7 +53,8 @@ var errorCodes = []errorCode{
 // maxText is the greatest length in bytes of an error text on the wire.
 const maxText = 4 << 10
 
-// encodeError returns the Ledger-Error of an error and the status of the response.
+// encodeError returns the Ledger-Error of an error and the status of the response. An
+// error that matches no code has its text only, and the status 500.
 func encodeError(err error) (text string, status int) {
 	form, status := url.Values{"text": {truncate(err.Error())}}, http.StatusInternalServerError
 	for _, w := range slices.Backward(errorCodes) {
@@ -69,7 +71,7 @@ func encodeError(err error) (text string, status int) {
 	return form.Encode(), status
 }
 
-// truncate cuts a text at maxText, between characters.
+// truncate cuts a text at maxText bytes, between characters, and marks the cut.
 func truncate(text string) string {
 	if len(text) > maxText {
 		text = strings.ToValidUTF8(text[:maxText], "") + "…"
@@ -78,7 +80,7 @@ func truncate(text string) string {
 }
 
 // A remoteError is an error that a node returned. It has the text of the original and
-// wraps its sentinels.
+// wraps its sentinels, so that errors.Is gives the same result at the client.
 type remoteError struct {
 	text string
 	is   []error
@@ -88,7 +90,7 @@ func (a *remoteError) Error() string   { return a.text }
 func (a *remoteError) Unwrap() []error { return a.is }
 
 // decodeError is the inverse of encodeError. It returns an ErrNotANode for a malformed
-// header and ignores unknown codes.
+// header. It ignores unknown codes, which a newer node may send.
 func decodeError(text string) error {
 	form, err := url.ParseQuery(text)
 	if err != nil || !form.Has("text") {

@@ -14,11 +14,11 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// Keep is [outputs.Store.Keep] at the node. It retries an attempt that failed in
-// transit if nothing of r was read, if r was read to its end and the node can say
+// Keep is [outputs.Store.Keep] at the node. It repeats an attempt that failed in
+// transit if no byte of r was read, if r was read to its end and the node reports
 // whether it has the blob, or if r is an io.Seeker, which Keep then rewinds to its
 // offset at the call. Any other failed attempt is an outputs.ErrNotKept and an
-// [ErrUnreachable].
+// [ErrUnreachable]; the node may still have the blob, unconfirmed.
 func (c *Client) Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
 	retained, err := c.keep(ctx, ref, mime, r)
 	if err != nil && !errors.Is(err, outputs.ErrExists) && !errors.Is(err, outputs.ErrNotKept) {
@@ -56,20 +56,34 @@ func (c *Client) keep(ctx context.Context, ref domain.Ref, mime string, r io.Rea
 	}
 }
 
-// A keepOperation is the state of one Keep across its attempts.
+// A keepOperation is the state of one Keep across its attempts. The goroutine of the
+// caller owns it.
+//
+// The node stores a blob once, so a repeated attempt fails with ErrExists if the first
+// one was stored and its response lost. After an attempt that failed in transit, Keep
+// therefore asks for the metadata of the blob, and compares them with those of the
+// bytes that it sent.
 type keepOperation struct {
-	client    *Client
-	ref       domain.Ref
-	mime      string
-	r         io.Reader
-	seeker    io.Seeker
-	start     int64
-	uncertain bool             // an attempt failed in transit: the node may have the blob
-	consumed  bool             // bytes of r were read
-	complete  *domain.Retained // metadata of all bytes of r, once r was read to its end
+	client *Client
+	ref    domain.Ref
+	mime   string
+	r      io.Reader
+	// seeker is r if it can seek, and start its offset at the call. Nil: r can be read
+	// once.
+	seeker io.Seeker
+	start  int64
+	// uncertain is set when an attempt failed in transit, so that the node may have
+	// the blob.
+	uncertain bool
+	// consumed is set when bytes of r were read.
+	consumed bool
+	// complete has the metadata of all bytes of r, once r was read to its end. Nil: it
+	// was not.
+	complete *domain.Retained
 }
 
-// attempt sends the blob once.
+// attempt sends the blob once. It returns the error of r if reading r failed, and
+// ErrChecksum if the node stored other bytes than r has.
 func (k *keepOperation) attempt(ctx context.Context) (retained domain.Retained, err error) {
 	out := &requestBody{ctx: ctx, count: outputs.NewDigester()}
 	out.mu.r = k.r
@@ -95,9 +109,10 @@ func (k *keepOperation) attempt(ctx context.Context) (retained domain.Retained, 
 	return retained, err
 }
 
-// resolve is called after an attempt failed in transit. It asks the node whether the
-// blob was stored, and otherwise rewinds r for the next attempt. It reports whether the
-// operation is over, with its result.
+// resolve is called after an attempt failed in transit. If all bytes were sent, it
+// asks the node whether the blob was stored; otherwise, or if it was not, resolve
+// rewinds r for the next attempt. It returns true if the operation is over, with its
+// result.
 func (k *keepOperation) resolve(ctx context.Context, failed error) (domain.Retained, bool, error) {
 	if k.complete != nil {
 		kept, err := k.client.stat(ctx, k.ref)
@@ -122,31 +137,41 @@ func (k *keepOperation) resolve(ctx context.Context, failed error) (domain.Retai
 	return domain.Retained{}, false, nil
 }
 
-// emptyReads is the number of successive reads of 0 bytes after which Keep gives a
-// reader up.
+// emptyReads is the number of successive reads of 0 bytes without an error after which
+// Keep fails with io.ErrNoProgress.
 const emptyReads = 100
 
 // A requestBody streams a reader as the body of a PUT and appends the digest as a
 // trailer. The transport reads it on a goroutine of its own, until detach.
 type requestBody struct {
-	ctx     context.Context // of the Keep
+	// ctx is the context of the Keep.
+	ctx context.Context
+	// idle and trailer are set for each attempt by newRequest.
 	idle    *idleTimer
 	trailer http.Header
-	count   *outputs.Digester
-	started bool // once it is taken
-	ended   bool // once it is taken
-	mu      struct {
+	// count computes the digest and the metadata of the bytes read.
+	count *outputs.Digester
+	// started is set when the reader was read. It may be read after detach.
+	started bool
+	// ended is set when the reader was read to its end. It may be read after detach.
+	ended bool
+	mu    struct {
 		sync.Mutex
-		r       io.Reader // nil after detach
-		readErr error     // error of r
-		empty   int
+		// r is the caller's reader. Nil: detach was called.
+		r io.Reader
+		// readErr is the error of r.
+		readErr error
+		// empty counts the successive reads of 0 bytes.
+		empty int
 	}
 }
 
+// errDetached is the error of a Read after detach. The transport sees it; no caller
+// does.
 var errDetached = errors.New("the output is not sent any more")
 
-// Read reads from the caller's reader. The idle timer is paused meanwhile, since a slow
-// reader is no fault of the node.
+// Read reads from the caller's reader. It holds mu meanwhile, so that detach waits for
+// it. The idle timer is paused, since a slow reader is no fault of the node.
 func (o *requestBody) Read(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -178,11 +203,12 @@ func (o *requestBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close does nothing: the caller owns the reader.
+// Close has no effect: the caller of Keep owns the reader.
 func (o *requestBody) Close() error { return nil }
 
-// detach waits for a running Read and prevents later ones, so that Keep can return. It
-// returns the error of the reader.
+// detach waits for a running Read and prevents later ones, so that Keep can return
+// without the transport using the caller's reader. It returns the error of the reader,
+// or nil.
 func (o *requestBody) detach() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

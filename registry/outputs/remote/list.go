@@ -14,14 +14,16 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// All is [outputs.Store.All] at the node.
+// All is [outputs.Store.All] at the node: it yields each blob once, ordered by
+// settlement and channel.
 func (c *Client) All(ctx context.Context) iter.Seq2[domain.Retained, error] {
 	return list(ctx, c, "/v1/outputs", decodeRetained, func(a, b domain.Retained) int {
 		return cmp.Or(a.Ref.Settlement().Compare(b.Ref.Settlement()), cmp.Compare(a.Ref.Channel(), b.Ref.Channel()))
 	})
 }
 
-// Unconfirmed is [outputs.Store.Unconfirmed] at the node.
+// Unconfirmed is [outputs.Store.Unconfirmed] at the node: it yields each settlement
+// once, in order.
 func (c *Client) Unconfirmed(ctx context.Context) iter.Seq2[domain.EventID, error] {
 	return list(ctx, c, "/v1/unconfirmed", func(line string) (id domain.EventID, err error) {
 		err = id.UnmarshalText([]byte(line))
@@ -29,11 +31,13 @@ func (c *Client) Unconfirmed(ctx context.Context) iter.Seq2[domain.EventID, erro
 	}, domain.EventID.Compare)
 }
 
-// errLoopEnded ends a list whose loop body returned false.
+// errLoopEnded ends a list whose loop body left the loop.
 var errLoopEnded = errors.New("the loop over a remote output was left")
 
-// list yields the lines of a list. It requests a list that was cut again, and continues
-// behind the last value. The retry time begins anew whenever an attempt made progress.
+// list yields the lines of a list, which are in the order of compare. If the
+// connection breaks, it requests the whole list again and skips the values up to the
+// last one yielded, so each value is yielded once. The retry time begins anew whenever
+// an attempt made progress. An error is yielded once, last.
 func list[T any](ctx context.Context, c *Client, path string, parse func(string) (T, error), compare func(a, b T) int) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var last *T

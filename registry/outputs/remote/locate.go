@@ -12,19 +12,23 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// A Location says which process settled the call of a blob and which nodes may have the
-// blob.
+// A Location describes where a blob may be: the process that settled its call, and the
+// nodes that may have the blob.
 type Location struct {
-	Retained domain.Retained       // metadata in the settlement event
-	Process  events.ProcessStarted // process that settled the call; only its ID if its start is not on record
-	// Addresses are where it can be asked for: that of the process, and those of
-	// the later processes of its host, the latest first, one of which may have
-	// the store now. Those of processes that are not on record as ended come
-	// before all others.
+	// Retained is the metadata in the settlement event.
+	Retained domain.Retained
+	// Process is the start of the process that settled the call. It has only the ID if
+	// the start is not on record.
+	Process events.ProcessStarted
+	// Addresses are the addresses of nodes that may have the blob, the most likely
+	// first: that of the process, and those of later processes of its host, one of
+	// which may have the store open now. Later processes come latest first, and
+	// processes that are on record as ended come last.
 	Addresses []string
 }
 
-// String names the process by host and PID.
+// String names the process by host and PID, or by its ID if its start is not on
+// record.
 func (o Location) String() string {
 	if o.Process.Host == "" {
 		return o.Process.Process.String()
@@ -33,7 +37,7 @@ func (o Location) String() string {
 }
 
 // explain adds to the error of a node that its loopback address is reachable only on
-// its own machine, if that is not this one.
+// its own machine, if the process ran on another machine than this one.
 func (o Location) explain(address string, err error) error {
 	u, bad := url.Parse(address)
 	if here, unknown := os.Hostname(); bad != nil || unknown != nil || here == o.Process.Host || !isLoopback(u.Hostname()) {
@@ -47,7 +51,8 @@ const maxAddresses = 8
 
 // Locate returns the location of a blob according to the log. It returns an
 // outputs.ErrNotFound if no recorded settlement references the blob. It reads the
-// headers of the settlements, one session stream, and the events of processes.
+// headers of the settlements from the end of the log back to that of the blob, one
+// session stream, and the start and stop events of all processes.
 func Locate(ctx context.Context, ledger *events.Ledger, ref domain.Ref) (Location, error) {
 	o, err := locate(ctx, ledger, ref)
 	if err != nil {
@@ -71,7 +76,8 @@ func locate(ctx context.Context, ledger *events.Ledger, ref domain.Ref) (o Locat
 }
 
 // addressesOf returns the start event of a process and the addresses of the nodes that
-// may have its store.
+// may have its store. A process that started later on the same host may have opened
+// the same folder.
 func addressesOf(ctx context.Context, ledger *events.Ledger, process domain.ProcessID) (events.ProcessStarted, []string, error) {
 	own := events.ProcessStarted{Process: process}
 	var later []events.ProcessStarted
@@ -96,8 +102,8 @@ func addressesOf(ctx context.Context, ledger *events.Ledger, process domain.Proc
 	return own, rankAddresses(append([]events.ProcessStarted{own}, later...), ended), nil
 }
 
-// rankAddresses returns the distinct addresses of processes in order, those of running
-// processes first.
+// rankAddresses returns the distinct addresses of processes in order, those of
+// processes without a recorded end first, at most maxAddresses.
 func rankAddresses(all []events.ProcessStarted, ended map[domain.ProcessID]bool) (addresses []string) {
 	for _, gone := range []bool{false, true} {
 		for _, p := range all {
@@ -109,8 +115,9 @@ func rankAddresses(all []events.ProcessStarted, ended map[domain.ProcessID]bool)
 	return addresses
 }
 
-// streamOf returns the stream of a settlement. It searches backward from the end of the
-// log where the store can.
+// streamOf returns the stream of a settlement, or outputs.ErrNotFound. It searches
+// backward from the end of the log if the store can read backward, since a blob is
+// usually read soon after its call.
 func streamOf(ctx context.Context, ledger *events.Ledger, settlement domain.EventID) (events.Stream, error) {
 	_, backward, err := ledger.Head(ctx)
 	if err != nil {
@@ -129,8 +136,9 @@ func streamOf(ctx context.Context, ledger *events.Ledger, settlement domain.Even
 }
 
 // settledBy returns the metadata of a blob in its settlement event, and the process
-// that settled the call: the one that began it or, for a call that did not begin, the
-// one whose tool was offered.
+// that settled the call. That is the process that began the call or, for a call that
+// did not begin, the process whose tool was offered. It returns outputs.ErrNotFound if
+// the settlement does not reference the blob.
 func settledBy(ctx context.Context, ledger *events.Ledger, session events.Stream, ref domain.Ref) (kept domain.Retained, process domain.ProcessID, err error) {
 	type key struct {
 		message domain.MessageID
@@ -162,7 +170,7 @@ func settledBy(ctx context.Context, ledger *events.Ledger, session events.Stream
 }
 
 // ownerOf returns the process that opened the layer of a call's tool, and the zero ID
-// if it is not on record.
+// if that process is not on record.
 func ownerOf(ctx context.Context, ledger *events.Ledger, e events.CallSettled) (domain.ProcessID, error) {
 	layer := e.Effective.Layer
 	if layer.IsZero() {

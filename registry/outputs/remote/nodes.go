@@ -14,20 +14,26 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// Nodes reads the blobs of all processes of a ledger: from the local store, or from the
-// node of the process that settled the call, according to the log. It writes to the
-// local store. The caller of OpenNodes closes it. It is safe for concurrent use.
+// Nodes reads the blobs of all processes of a ledger: from the local store, or from
+// the node of the process that settled the call, according to the log. It writes to
+// the local store only. The caller of OpenNodes closes it. It is safe for concurrent
+// use; no lock is held during a request.
 //
-// It sends the credentials to every node in the log, over TLS or on this machine only.
+// It sends the credentials of its Config to every node in the log, but only over TLS
+// or on this machine.
 type Nodes struct {
-	BlobStore // local
-	ledger    *events.Ledger
-	config    Config
-	mu        struct {
+	// BlobStore is the local store. Nodes does not close it.
+	BlobStore
+	ledger *events.Ledger
+	config Config
+	mu     struct {
 		sync.Mutex
-		closed      bool
-		clients     map[string]*Client
-		unreachable map[string]unreachableNode // by address
+		// closed is set by Close.
+		closed bool
+		// clients has the open client of each address.
+		clients map[string]*Client
+		// unreachable has the cached failures by address.
+		unreachable map[string]unreachableNode
 	}
 }
 
@@ -37,12 +43,13 @@ type unreachableNode struct {
 	until time.Time
 }
 
-// unreachableTTL is how long Nodes does not ask an unreachable node again.
+// unreachableTTL is how long Nodes sends no request to a node after it was
+// unreachable.
 const unreachableTTL = 5 * time.Second
 
-// OpenNodes returns the local blobs, whose owner stays the caller, together with those
-// of the nodes of a ledger. The config applies to all nodes. If local is nil there is
-// no local store, and Keep fails.
+// OpenNodes combines the local blobs with those of the nodes of a ledger. The caller
+// stays the owner of local and ledger. The config applies to all nodes. If local is
+// nil, there is no local store, and Keep returns an outputs.ErrNotKept.
 func OpenNodes(local BlobStore, ledger *events.Ledger, cfg Config) *Nodes {
 	if local == nil {
 		local = emptyStore{}
@@ -54,7 +61,7 @@ func OpenNodes(local BlobStore, ledger *events.Ledger, cfg Config) *Nodes {
 }
 
 // Close closes the clients of other nodes. Reading a remote blob afterwards returns an
-// outputs.ErrClosed. A second Close does nothing.
+// outputs.ErrClosed. A second Close has no effect.
 func (n *Nodes) Close() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -66,10 +73,10 @@ func (n *Nodes) Close() error {
 	return err
 }
 
-// Open opens a blob from the local store or from a node. Besides the errors of
-// [outputs.Store.Open] it returns an [ErrUnreachable] that names the process that
-// settled the call and a remedy, and an outputs.ErrDamaged if every node that answers
-// has another blob than the settlement event references.
+// Open opens a blob from the local store or from a node; the caller closes the Reader.
+// Besides the errors of [outputs.Store.Open] it returns an [ErrUnreachable] that names
+// the process that settled the call and a remedy, and an outputs.ErrDamaged if every
+// node that answers has another blob than the settlement event references.
 func (n *Nodes) Open(ctx context.Context, ref domain.Ref) (Reader, error) {
 	o, err := n.BlobStore.Open(ctx, ref)
 	if !errors.Is(err, outputs.ErrNotFound) {
@@ -78,7 +85,7 @@ func (n *Nodes) Open(ctx context.Context, ref domain.Ref) (Reader, error) {
 	return n.openRemote(ctx, ref)
 }
 
-// openRemote opens a blob at a node.
+// openRemote opens a blob at the first node that has it.
 func (n *Nodes) openRemote(ctx context.Context, ref domain.Ref) (Reader, error) {
 	var o Reader
 	err := n.tryNodes(ctx, ref, func(c *Client) (domain.Retained, error) {
@@ -127,9 +134,11 @@ func (n *Nodes) Verify(ctx context.Context, ref domain.Ref) error {
 	return readToEnd(o)
 }
 
-// tryNodes calls try for one node of a blob after the other until one has it. It
-// continues after a node whose blob differs from the settlement event, which may be
-// another machine with the same host name.
+// tryNodes calls try with one node of a blob after the other until one has it, and
+// returns nil then. It continues after a node that is unreachable, does not have the
+// blob, or has one that differs from the settlement event: that node may be another
+// machine with the same host name. A pruned blob ends the search with its
+// outputs.PrunedError.
 func (n *Nodes) tryNodes(ctx context.Context, ref domain.Ref, try func(*Client) (domain.Retained, error)) error {
 	location, err := locate(ctx, n.ledger, ref)
 	if err != nil {
@@ -161,14 +170,17 @@ func (n *Nodes) tryNodes(ctx context.Context, ref domain.Ref, try func(*Client) 
 	return n.notFound(location, failures, damageErr)
 }
 
-// isDone reports whether n was closed or ctx has ended, so that no node can answer.
+// isDone reports whether n was closed or ctx has ended, so that further nodes need not
+// be tried.
 func (n *Nodes) isDone(ctx context.Context) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.mu.closed || ctx.Err() != nil
 }
 
-// notFound returns the error of a blob that no node returned.
+// notFound returns the error for a blob that no node returned: the damage if a node
+// had a different blob, otherwise the failures of the nodes, otherwise
+// outputs.ErrNotFound, or ErrUnreachable if the process registered no address.
 func (n *Nodes) notFound(location Location, failures []error, damageErr error) error {
 	switch {
 	case damageErr != nil:
@@ -201,7 +213,8 @@ func (n *Nodes) tryNode(address string, try func(*Client) (domain.Retained, erro
 	return retained, err
 }
 
-// client returns the client of an address, or the cached failure.
+// client returns the client of an address, which it opens at the first call, or the
+// cached failure.
 func (n *Nodes) client(address string) (*Client, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -221,7 +234,8 @@ func (n *Nodes) client(address string) (*Client, error) {
 	return c, err
 }
 
-// joinedErrors are several errors whose text is one line.
+// joinedErrors are several errors whose text is one line. errors.Is matches each of
+// them.
 type joinedErrors []error
 
 func (j joinedErrors) Unwrap() []error { return j }
@@ -237,10 +251,12 @@ func (j joinedErrors) Error() string {
 // An emptyStore has no blobs and stores none.
 type emptyStore struct{}
 
+// Keep returns an outputs.ErrNotKept.
 func (emptyStore) Keep(_ context.Context, ref domain.Ref, _ string, _ io.Reader) (domain.Retained, error) {
 	return domain.Retained{}, fmt.Errorf("keep %v: %w: this process has no store of outputs", ref, outputs.ErrNotKept)
 }
 
+// Confirm returns nil: there is no blob to confirm.
 func (emptyStore) Confirm(context.Context, domain.EventID) error { return nil }
 
 func (emptyStore) Open(context.Context, domain.Ref) (Reader, error) { return nil, outputs.ErrNotFound }
@@ -251,6 +267,7 @@ func (emptyStore) Stat(context.Context, domain.Ref) (domain.Retained, error) {
 
 func (emptyStore) Verify(context.Context, domain.Ref) error { return outputs.ErrNotFound }
 
+// All yields no blob.
 func (emptyStore) All(context.Context) iter.Seq2[domain.Retained, error] {
 	return func(func(domain.Retained, error) bool) {}
 }

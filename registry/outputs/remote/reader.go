@@ -16,14 +16,17 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// A Reader reads one blob, like an [outputs.BlobReader].
+// A Reader reads one blob, like an [outputs.BlobReader]. Read, Seek and Close belong
+// to one goroutine; ReadAt is safe for concurrent use. After Close they return an
+// outputs.ErrClosed.
 type Reader interface {
 	io.ReadSeekCloser
 	io.ReaderAt
 	Retained() domain.Retained
 }
 
-// A BlobStore stores blobs. Its methods are those of [outputs.Store].
+// A BlobStore stores blobs. Its methods are those of [outputs.Store], with the same
+// errors. Implementations are safe for concurrent use.
 type BlobStore interface {
 	Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error)
 	Confirm(ctx context.Context, settlement domain.EventID) error
@@ -33,12 +36,15 @@ type BlobStore interface {
 	All(ctx context.Context) iter.Seq2[domain.Retained, error]
 }
 
-// Local returns a store of this process as a BlobStore.
+// Local returns a store of this process as a BlobStore. The caller stays the owner of
+// the store.
 func Local(store *outputs.Store) BlobStore { return localStore{store} }
 
-// A localStore adapts Open to the interface.
+// A localStore adapts outputs.Store, whose Open returns a *outputs.BlobReader, to
+// BlobStore.
 type localStore struct{ *outputs.Store }
 
+// Open is outputs.Store.Open. A failed Open returns a nil Reader.
 func (l localStore) Open(ctx context.Context, ref domain.Ref) (Reader, error) {
 	o, err := l.Store.Open(ctx, ref)
 	if err != nil {
@@ -47,8 +53,8 @@ func (l localStore) Open(ctx context.Context, ref domain.Ref) (Reader, error) {
 	return o, nil
 }
 
-// Open is [outputs.Store.Open] at the node. The reader uses ctx for its requests and
-// buffers 1 MiB. The caller closes it.
+// Open is [outputs.Store.Open] at the node. It sends one request, for the metadata.
+// The reader uses ctx for its requests and buffers up to 1 MiB. The caller closes it.
 func (c *Client) Open(ctx context.Context, ref domain.Ref) (Reader, error) {
 	o, err := c.open(ctx, ref)
 	if err != nil {
@@ -69,7 +75,8 @@ func (c *Client) open(ctx context.Context, ref domain.Ref) (*remoteReader, error
 	}, nil
 }
 
-// Verify downloads a whole blob and compares it with its metadata.
+// Verify downloads a whole blob and compares it with its metadata. Damage is an
+// outputs.ErrDamaged.
 func (c *Client) Verify(ctx context.Context, ref domain.Ref) error {
 	o, err := c.Open(ctx, ref)
 	if err != nil {
@@ -79,7 +86,7 @@ func (c *Client) Verify(ctx context.Context, ref domain.Ref) error {
 	return readToEnd(o)
 }
 
-// readToEnd reads a whole blob, which verifies its digest.
+// readToEnd reads a whole blob in sequence, which verifies its digest.
 func readToEnd(o Reader) error {
 	if _, err := io.CopyBuffer(io.Discard, struct{ io.Reader }{o}, make([]byte, 64<<10)); err != nil {
 		return fmt.Errorf("verify: %w", err)
@@ -88,7 +95,9 @@ func readToEnd(o Reader) error {
 }
 
 // fetchRange reads bytes at an offset into p, at most one page, and verifies their
-// digest. It returns fewer bytes only if damage at the node follows them.
+// digest. It returns fewer bytes than requested only if damage at the node follows
+// them; then the request for the next bytes returns the error. The request names the
+// blob's digest as its ETag, so that a blob that was replaced is not mixed with it.
 func (c *Client) fetchRange(ctx context.Context, retained domain.Retained, p []byte, off int64) (n int, err error) {
 	p = p[:min(int64(len(p)), pageSize, retained.Bytes-off)]
 	header := http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", off, off+int64(len(p))-1)}, "If-Match": {etag(retained)}}
@@ -111,27 +120,38 @@ func (c *Client) fetchRange(ctx context.Context, retained domain.Retained, p []b
 	return n, nil
 }
 
-// A remoteReader reads a blob at a node. It buffers the last page, and hashes the bytes
-// as long as they are read sequentially from the first one.
+// A remoteReader reads a blob at a node. It buffers the last page, and hashes the
+// bytes as long as they are read sequentially from the first one.
 type remoteReader struct {
-	retained   domain.Retained
+	retained domain.Retained
+	// fetchRange is Client.fetchRange of this blob.
 	fetchRange func(p []byte, off int64) (int, error)
-	at         int64
-	page       []byte
-	pageStart  int64 // offset of page
-	sum        hash.Hash
-	summed     int64 // number of bytes in sum
-	shut       atomic.Bool
+	// at is the offset of the next Read.
+	at int64
+	// page is the buffered part of the blob.
+	page []byte
+	// pageStart is the offset of page.
+	pageStart int64
+	// sum is the hash of the first summed bytes.
+	sum    hash.Hash
+	summed int64
+	// shut is set by Close.
+	shut atomic.Bool
 }
 
+// Retained returns the metadata of the blob.
 func (o *remoteReader) Retained() domain.Retained { return o.retained }
 
+// Close releases the buffer. It sends no request.
 func (o *remoteReader) Close() error {
 	o.shut.Store(true)
 	o.page = nil
 	return nil
 }
 
+// Read reads from the current offset, from the buffer or a new page. At the end of a
+// blob that was read in sequence from its beginning, it has verified the digest of all
+// bytes.
 func (o *remoteReader) Read(p []byte) (int, error) {
 	if o.shut.Load() {
 		return 0, o.failed(outputs.ErrClosed)
@@ -154,7 +174,8 @@ func (o *remoteReader) Read(p []byte) (int, error) {
 }
 
 // nextPage reads the page at the current offset. If the blob was read sequentially,
-// nextPage rejects the last page unless the digest of all bytes is right.
+// nextPage returns an outputs.ErrDamaged in place of the last page if the digest of
+// all bytes differs from the metadata.
 func (o *remoteReader) nextPage() error {
 	if o.page == nil {
 		o.page = make([]byte, min(pageSize, o.retained.Bytes))
@@ -175,6 +196,8 @@ func (o *remoteReader) nextPage() error {
 	return nil
 }
 
+// Seek sets the offset of the next Read, which may be behind the end. It sends no
+// request.
 func (o *remoteReader) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekStart:
@@ -192,6 +215,9 @@ func (o *remoteReader) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
+// ReadAt reads len(p) bytes at an offset, in requests of at most one page, without the
+// buffer. It returns io.EOF if the blob ends before. It verifies the digest of each
+// page, but not that of the blob.
 func (o *remoteReader) ReadAt(p []byte, off int64) (n int, err error) {
 	if o.shut.Load() {
 		return 0, o.failed(outputs.ErrClosed)
@@ -213,4 +239,5 @@ func (o *remoteReader) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
+// failed returns an error of Read or ReadAt with the blob's reference.
 func (o *remoteReader) failed(err error) error { return fmt.Errorf("read %v: %w", o.retained.Ref, err) }

@@ -22,17 +22,21 @@ import (
 // A ServerConfig configures the handler of Serve. The zero ServerConfig allows all
 // requests.
 type ServerConfig struct {
-	// Authorize returns an error for a request that is refused; GET and HEAD
-	// read, all others change something. The error is not told to who asked. Nil:
-	// everybody may do everything, which is for this machine alone.
-	Authorize   func(*http.Request) error
-	Limit       int64         // bytes of the largest blob; zero: no limit but the disk
-	IdleTimeout time.Duration // after which an idle client is given up; zero: 30 s
+	// Authorize returns an error for a request that is refused. GET and HEAD read; all
+	// other methods change the store. The text of the error is not sent to the client.
+	// Nil: all requests are allowed, which is safe only for clients on this machine.
+	// It is called concurrently.
+	Authorize func(*http.Request) error
+	// Limit is the greatest size of a blob in bytes. Zero: the disk is the only limit.
+	Limit int64
+	// IdleTimeout is the time after which the handler ends the request of an idle
+	// client. Zero: 30 s.
+	IdleTimeout time.Duration
 }
 
 // Serve returns a handler that serves a store to clients, at paths below /. It rejects
 // cross-origin requests of browsers. The caller owns the store, and stops serving
-// before it closes the store.
+// before it closes the store. The handler starts no goroutine.
 func Serve(store *outputs.Store, s ServerConfig) http.Handler {
 	if s.IdleTimeout == 0 {
 		s.IdleTimeout = 30 * time.Second
@@ -68,13 +72,14 @@ func Serve(store *outputs.Store, s ServerConfig) http.Handler {
 	})
 }
 
-// A server handles the requests for one store.
+// A server handles the requests for one store. Its handlers return an error only
+// before they have written a response.
 type server struct {
 	ServerConfig
 	store *outputs.Store
 }
 
-// writeError writes an error response.
+// writeError writes an error response. It removes the headers that describe a blob.
 func writeError(w http.ResponseWriter, err error) {
 	text, status := encodeError(err)
 	for _, name := range []string{retainedHeader, digestHeader, "Content-Length", "ETag", "Repr-Digest"} {
@@ -87,17 +92,17 @@ func writeError(w http.ResponseWriter, err error) {
 }
 
 // A deadlineWriter sets a write deadline for each part of a response, so that a client
-// that stops reading does not hold the handler.
+// that stops reading does not block the handler forever.
 type deadlineWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	timeout time.Duration
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap gives http.ResponseController access to the connection.
 func (p *deadlineWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
-// Write writes parts of 64 KiB, each within the timeout.
+// Write writes data in parts of 64 KiB, each within the timeout.
 func (p *deadlineWriter) Write(data []byte) (written int, err error) {
 	for written < len(data) && err == nil {
 		_ = p.control.SetWriteDeadline(time.Now().Add(p.timeout)) // a connection without deadlines works as well
@@ -108,12 +113,13 @@ func (p *deadlineWriter) Write(data []byte) (written int, err error) {
 	return written, err
 }
 
-// refOf returns the blob in the path of a request.
+// refOf returns the blob that the path of a request names, or a domain.ErrBadRef.
 func refOf(r *http.Request) (domain.Ref, error) {
 	return domain.ParseRef("output://" + r.PathValue("settlement") + "/" + r.PathValue("channel"))
 }
 
-// settlementOf returns the settlement in the path of a request.
+// settlementOf returns the settlement that the path of a request names, or a
+// domain.ErrBadRef.
 func settlementOf(r *http.Request) (domain.EventID, error) {
 	var id domain.EventID
 	if err := id.UnmarshalText([]byte(r.PathValue("settlement"))); err != nil || id.IsZero() {
@@ -132,10 +138,12 @@ func setHeaders(w http.ResponseWriter, retained domain.Retained) {
 	}
 }
 
-// etag returns the entity tag of a blob, its digest.
+// etag returns the entity tag of a blob: its SHA-256 in quotation marks.
 func etag(retained domain.Retained) string { return `"` + retained.SHA256 + `"` }
 
-// get handles GET, with and without a range, and HEAD of a blob.
+// get handles GET, with and without a range, and HEAD of a blob. A range of at most
+// one page has a digest; other ranges and whole blobs are sent by http.ServeContent.
+// An If-Match with another digest is an outputs.ErrNotFound.
 func (n *server) get(w http.ResponseWriter, r *http.Request) error {
 	ref, err := refOf(r)
 	if err != nil {
@@ -167,8 +175,8 @@ func (n *server) get(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// pageRange parses a range of at most one page; to is excluded. It returns false for
-// other ranges, which http.ServeContent handles.
+// pageRange parses a range of at most one page, from inclusive and to exclusive. It
+// returns false for other ranges, which http.ServeContent handles.
 func pageRange(header string, size int64) (from, to int64, ok bool) {
 	first, last, two := strings.Cut(strings.TrimPrefix(header, "bytes="), "-")
 	from, err := strconv.ParseInt(first, 10, 64)
@@ -211,7 +219,7 @@ func (n *server) drop(w http.ResponseWriter, r *http.Request) error {
 	return n.change(w, r, n.store.Drop)
 }
 
-// change calls do with the settlement in the path.
+// change calls do with the settlement in the path, and responds without content.
 func (n *server) change(w http.ResponseWriter, r *http.Request, do func(context.Context, domain.EventID) error) error {
 	id, err := settlementOf(r)
 	if err == nil {
@@ -223,7 +231,7 @@ func (n *server) change(w http.ResponseWriter, r *http.Request, do func(context.
 	return err
 }
 
-// prune handles POST of a pruning.
+// prune handles POST of a pruning. The response has the metadata of the pruned blob.
 func (n *server) prune(w http.ResponseWriter, r *http.Request) error {
 	ref, err := refOf(r)
 	if err != nil {
@@ -252,7 +260,8 @@ func (n *server) unconfirmed(w http.ResponseWriter, r *http.Request) error {
 	return writeList(w, n.store.Unconfirmed(r.Context()), domain.EventID.String)
 }
 
-// writeList writes a list, one value a line, and its last line.
+// writeList writes a list, one value in each line, and its last line: the end, or the
+// error that ended the list. The status is sent before, so an error cannot change it.
 func writeList[T any](w http.ResponseWriter, list iter.Seq2[T, error], line func(T) string) error {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	last := listEnd
@@ -271,7 +280,8 @@ func writeList[T any](w http.ResponseWriter, list iter.Seq2[T, error], line func
 	return nil
 }
 
-// keep handles PUT of a blob.
+// keep handles PUT of a blob. The store receives io.EOF only after the digest was
+// verified, so it discards a blob that was cut or changed in transit.
 func (n *server) keep(w http.ResponseWriter, r *http.Request) error {
 	ref, err := refOf(r)
 	if err != nil {
@@ -297,14 +307,19 @@ func (n *server) keep(w http.ResponseWriter, r *http.Request) error {
 type uploadBody struct {
 	request *http.Request
 	control *http.ResponseController
+	// timeout limits each Read.
 	timeout time.Duration
-	limit   int64
-	count   *outputs.Digester
+	// limit is ServerConfig.Limit.
+	limit int64
+	// count computes the digest.
+	count *outputs.Digester
+	// started is set when the store has begun to read. Before that, the client may
+	// still wait for a 100 Continue.
 	started bool
 }
 
-// Read reads within the timeout. It returns an ErrTooLarge behind the limit and an
-// ErrChecksum for a wrong or missing digest.
+// Read reads within the timeout. It returns an ErrTooLarge as soon as the body exceeds
+// the limit, and an ErrChecksum for a digest that is missing or differs.
 func (in *uploadBody) Read(p []byte) (int, error) {
 	in.started = true
 	_ = in.control.SetReadDeadline(time.Now().Add(in.timeout)) // a connection without deadlines works as well
@@ -322,8 +337,10 @@ func (in *uploadBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// reject writes an error response before the request was read to its end, and discards
-// the rest, so that the client reads the response.
+// reject writes an error response before the request was read to its end. It then
+// discards the rest of the body, until the client is idle for the timeout: a
+// connection that is closed with unread data is reset, and the client might lose the
+// response.
 func (in *uploadBody) reject(w http.ResponseWriter, err error) {
 	_ = in.control.EnableFullDuplex() // a connection that has it anyway says no
 	if in.request.ProtoMajor == 1 {   // the connections of HTTP/2 have other requests

@@ -12,19 +12,24 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// An Upload stores one blob, possibly in several attempts at different stores, when the
-// process that should store it dies. It belongs to one goroutine.
+// An Upload stores one blob, possibly in several attempts at different stores, for a
+// caller whose store may be replaced when the process that serves it dies. It belongs
+// to one goroutine.
 type Upload struct {
-	ref    domain.Ref
-	mime   string
-	r      io.Reader
-	seeker io.Seeker // nil: r can be read once
+	ref  domain.Ref
+	mime string
+	// r is the caller's reader. Its offset is start when the upload begins.
+	r io.Reader
+	// seeker is r if it can seek. Nil: r can be read once.
+	seeker io.Seeker
 	start  int64
-	tries  int
+	// tries counts the calls of Try.
+	tries int
 }
 
-// NewUpload returns the upload of a blob with the bytes of r. It allows several
-// attempts if r is an io.Seeker.
+// NewUpload returns the upload of a blob with the bytes of r, from its current offset
+// on. It allows several attempts if r is an io.Seeker. The caller does not use r
+// before the last Try has returned.
 func NewUpload(ref domain.Ref, mime string, r io.Reader) *Upload {
 	u := &Upload{ref: ref, mime: mime, r: r}
 	if seeker, ok := r.(io.Seeker); ok {
@@ -35,8 +40,9 @@ func NewUpload(ref domain.Ref, mime string, r io.Reader) *Upload {
 	return u
 }
 
-// Try stores the blob in the store at. If an earlier attempt stored it there, Try
-// succeeds. It returns an outputs.ErrNotKept if r cannot be read again.
+// Try stores the blob in the store at. If an earlier attempt stored the same bytes
+// there, Try succeeds. A second Try returns an outputs.ErrNotKept if r cannot be read
+// again, and an outputs.ErrExists if the store has other bytes under the name.
 func (u *Upload) Try(ctx context.Context, at BlobStore) (domain.Retained, error) {
 	if u.tries++; u.tries == 1 {
 		return at.Keep(ctx, u.ref, u.mime, u.r)
@@ -51,7 +57,8 @@ func (u *Upload) Try(ctx context.Context, at BlobStore) (domain.Retained, error)
 	return retained, err
 }
 
-// rewind seeks r to its offset at NewUpload.
+// rewind seeks r to its offset at NewUpload. It returns an outputs.ErrNotKept if r
+// cannot seek.
 func (u *Upload) rewind() error {
 	if u.seeker == nil {
 		return fmt.Errorf("keep %v: %w: the process that was storing it ended, and its source can be read only once", u.ref, outputs.ErrNotKept)
@@ -60,8 +67,8 @@ func (u *Upload) rewind() error {
 	return err
 }
 
-// compareStored returns the metadata of the stored blob if it has the bytes of r, and
-// otherwise the error exists.
+// compareStored returns the metadata of the stored blob if the blob has the bytes of
+// r, and otherwise the error exists. It reads r to its end.
 func (u *Upload) compareStored(ctx context.Context, at BlobStore, exists error) (domain.Retained, error) {
 	retained, err := at.Stat(ctx, u.ref)
 	if err != nil {

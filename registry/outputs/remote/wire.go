@@ -12,6 +12,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
+// The headers and texts of the protocol, which the package doc describes.
 const (
 	protocol = "1"
 
@@ -21,11 +22,12 @@ const (
 	errorHeader    = "Ledger-Error"
 	digestHeader   = "Content-Digest"
 
-	// pageSize is how much is read in one go, and how long a range with a digest
-	// can be.
+	// pageSize is the greatest length in bytes of a range with a digest, and the size
+	// of the reader's buffer.
 	pageSize = 1 << 20
 
-	// The last line of a list.
+	// The last line of a list is listEnd, or listError and an encoded error. A list
+	// without such a line was cut.
 	listEnd   = "end"
 	listError = "error "
 )
@@ -35,7 +37,7 @@ func pathOf(ref domain.Ref) string {
 	return "/v1/outputs/" + ref.Settlement().String() + "/" + ref.Channel().String()
 }
 
-// encodeRetained returns the Ledger-Retained of a blob.
+// encodeRetained returns the value of the header Ledger-Retained for a blob.
 func encodeRetained(r domain.Retained) string {
 	return url.Values{
 		"ref": {r.Ref.String()}, "bytes": {strconv.FormatInt(r.Bytes, 10)}, "lines": {strconv.FormatInt(r.Lines, 10)},
@@ -43,8 +45,8 @@ func encodeRetained(r domain.Retained) string {
 	}.Encode()
 }
 
-// decodeRetained is the inverse of encodeRetained. It rejects impossible sizes and
-// digests.
+// decodeRetained is the inverse of encodeRetained. It returns an error for a missing
+// field, and for sizes and digests that no blob has.
 func decodeRetained(text string) (domain.Retained, error) {
 	form, err := url.ParseQuery(text)
 	if err != nil {
@@ -72,8 +74,8 @@ func encodeDigest(sum []byte) string {
 	return "sha-256=:" + base64.StdEncoding.EncodeToString(sum) + ":"
 }
 
-// hasDigest reports whether a Content-Digest has sum as its SHA-256. It may have other
-// digests.
+// hasDigest reports whether a Content-Digest has sum as its SHA-256. The header may
+// have digests of other algorithms.
 func hasDigest(header string, sum []byte) bool {
 	for field := range strings.SplitSeq(header, ",") {
 		if strings.TrimSpace(field) == encodeDigest(sum) {

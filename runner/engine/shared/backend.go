@@ -19,34 +19,55 @@ import (
 
 // A Backend is an open folder: in this process, or through another one.
 type Backend struct {
+	// Log is the log, Outputs the blob store and Checkpoints the checkpoints of the
+	// folder.
 	Log         events.Scanner
 	Outputs     remote.BlobStore
 	Checkpoints Checkpoints
-	Close       func() error // nil: nothing is to be closed
+	// Close closes them. Nil: there is nothing to close.
+	Close func() error
 }
 
-// A backend is a Backend in use by a Store.
+// A backend is a Backend in use by a Store. There are three kinds: the holder's own
+// (owned is set), a client's (client is set), and that of a process that only reads
+// while there is no holder (neither is set).
+//
+// It is current until gone ends. Then the Store searches for the next backend and
+// closes this one, and the operations that failed with it are repeated with the next.
 type backend struct {
 	Backend
-	owned  *ownedFolder    // nil: another process is the holder
-	client *Client         // nil: this process is the holder, or reads the folder while there is none
-	gone   context.Context // ends with errGone when the backend is lost, and with the Store
-	end    context.CancelCauseFunc
-	joined sync.WaitGroup // goroutines of a client
-	once   sync.Once      // of close
-	beats  atomic.Int64   // heartbeats received
-	mu     struct {
+	// owned is the folder of the holder. Nil: another process is the holder.
+	owned *ownedFolder
+	// client is the connection to the holder. Nil: this process is the holder, or
+	// reads the folder while there is none.
+	client *Client
+	// gone ends with errGone when the backend is lost, and with events.ErrClosed when
+	// the Store closes.
+	gone context.Context
+	// end ends gone. Only the first call has an effect.
+	end context.CancelCauseFunc
+	// joined counts the goroutines of a client.
+	joined sync.WaitGroup
+	// once makes close idempotent.
+	once sync.Once
+	// beats counts the heartbeats received.
+	beats atomic.Int64
+	mu    struct {
 		sync.Mutex
-		waiting    int             // operations that wait for a response
-		responsive context.Context // ends with an *UnresponsiveError at the timeout of the holder
-		timeOut    context.CancelCauseFunc
+		// waiting is the number of operations that wait for a response.
+		waiting int
+		// responsive ends with an *UnresponsiveError at the timeout of the holder.
+		// renewTimeout replaces it.
+		responsive context.Context
+		// timeOut ends responsive.
+		timeOut context.CancelCauseFunc
 	}
 }
 
 // errGone ends a backend that can no longer be used and that another one can replace.
 var errGone = errors.New("the process that had the folder open ended")
 
-// newBackend returns a backend that ends with the store.
+// newBackend returns a backend that ends with the store. It starts no goroutine.
 func (s *Store) newBackend(b Backend) *backend {
 	next := &backend{Backend: b}
 	next.gone, next.end = context.WithCancelCause(s.life)
@@ -54,7 +75,9 @@ func (s *Store) newBackend(b Backend) *backend {
 	return next
 }
 
-// close ends the backend and joins its goroutines. Its operations have ended.
+// close ends the backend and joins its goroutines. The caller ensures that no
+// operation uses it. For the holder, it first ends the Holder and then closes the
+// stores. Later calls return nil.
 func (b *backend) close(ctx context.Context) (err error) {
 	b.once.Do(func() {
 		b.end(errGone)
@@ -70,8 +93,9 @@ func (b *backend) close(ctx context.Context) (err error) {
 }
 
 // withContext returns a context that also ends with the backend and, if limited, when
-// the holder has not answered until the timeout. The caller calls the returned function
-// to release it.
+// the holder has not responded until the timeout. The caller calls the returned
+// function to release it, at the end of the operation. The context of a process that
+// only reads is ctx itself.
 func (b *backend) withContext(ctx context.Context, limited bool) (context.Context, func()) {
 	if b.client == nil && b.owned == nil {
 		return ctx, func() {}
@@ -96,17 +120,22 @@ func (b *backend) withContext(ctx context.Context, limited bool) (context.Contex
 	}
 }
 
-// The holder's state follows from the number of ticks without a heartbeat. Ticks are
-// counted, and times not compared, so that a client that was stopped itself does not
-// take the holder for unresponsive when it continues.
+// The state of the holder, running or silent, follows from the number of ticks without
+// a heartbeat. Ticks are counted, and times not compared: a client that was itself
+// stopped by a signal does not count the time in which it could not receive, so it
+// does not take the holder for unresponsive when it continues.
 const (
-	tick         = heartbeatInterval / 2
-	stoppedTicks = 6  // after so many, a stopped holder is reported to Config.Waiting
-	silentTicks  = 16 // after so many, a running holder is
+	tick = heartbeatInterval / 2
+	// After stoppedTicks without a heartbeat, a holder that is stopped by a signal is
+	// reported to Config.Waiting.
+	stoppedTicks = 6
+	// After silentTicks without a heartbeat, a running holder is reported.
+	silentTicks = 16
 )
 
-// connect opens the folder through the process at an endpoint. It returns an
-// ErrNoResponse if the process does not answer.
+// connect opens the folder through the process at an endpoint: it opens the stream of
+// heartbeats, and clients of the log and the outputs. It returns an ErrNoResponse if
+// the process does not respond. After an error all of them are closed.
 func (s *Store) connect(ctx context.Context, at Endpoint) (_ *backend, err error) {
 	client, err := NewClient(at)
 	if err != nil {
@@ -147,11 +176,13 @@ func (s *Store) connect(ctx context.Context, at Endpoint) (_ *backend, err error
 	return b, nil
 }
 
-// connectTimeout is how long a holder may take to answer a new client.
+// connectTimeout is how long a holder may take to respond to a new client.
 const connectTimeout = 2 * time.Second
 
-// openHeartbeat requests the stream of heartbeats of the holder. The caller closes the
-// body of the response.
+// openHeartbeat requests the stream of heartbeats of the holder. It returns an
+// ErrNoResponse if the holder does not respond within connectTimeout or refuses. The
+// stream then lasts as long as the backend. The caller closes the body of the
+// response.
 func (b *backend) openHeartbeat(ctx context.Context) (*http.Response, error) {
 	// The request ends with the backend, and until the response with ctx.
 	request, cancel := context.WithCancelCause(b.gone)
@@ -172,7 +203,8 @@ func (b *backend) openHeartbeat(ctx context.Context) (*http.Response, error) {
 	return response, nil
 }
 
-// countBeats counts the heartbeats, and ends the backend when their stream ends.
+// countBeats counts the heartbeats, and ends the backend when their stream ends: the
+// holder has ended or was killed, and the connection with it.
 func (b *backend) countBeats(heartbeat *http.Response) {
 	defer heartbeat.Body.Close()
 	defer b.end(errGone)
@@ -186,8 +218,10 @@ func (b *backend) countBeats(heartbeat *http.Response) {
 	}
 }
 
-// monitor calls Config.Waiting for a holder without heartbeats for which operations
-// wait, and ends these operations after the timeout.
+// monitor compares the count of heartbeats at each tick until the backend ends. It
+// calls Config.Waiting, once in each period of silence, if operations wait for a
+// silent holder. After the timeout it ends these operations with an UnresponsiveError,
+// and lets operations wait again when heartbeats return. The backend itself stays.
 func (s *Store) monitor(b *backend) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -227,21 +261,26 @@ func (s *Store) monitor(b *backend) {
 	}
 }
 
-// renewTimeout lets operations wait again, after the holder answered again.
+// renewTimeout lets operations wait again, after the holder has sent a heartbeat
+// again.
 func (b *backend) renewTimeout() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.mu.responsive, b.mu.timeOut = context.WithCancelCause(b.gone)
 }
 
-// clientLossErrors are the errors of operations at a holder that is ending or dead.
+// clientLossErrors are the errors of operations at a holder that is ending or dead. A
+// client connects again after one of them.
 var clientLossErrors = []error{
 	events.ErrClosed, outputs.ErrClosed, ErrNoResponse, eventstoredb.ErrUnreachable, eventstoredb.ErrUnauthenticated, eventstoredb.ErrBroken,
 	remote.ErrUnreachable, remote.ErrNotANode, remote.ErrDenied,
 }
 
 // lostBy reports whether an error of an operation means that the backend is lost, so
-// that the operation is to be repeated with the next one. It ends the backend then.
+// that the operation is to be repeated with the next one; it ends the backend then. It
+// returns false for nil, if ctx has ended, for an unresponsive holder, and for every
+// error of the holder's own stores. The reason of a backend that has ended counts
+// before err.
 func (b *backend) lostBy(ctx context.Context, err error) bool {
 	switch {
 	case err == nil || ctx.Err() != nil:

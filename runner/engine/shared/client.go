@@ -17,18 +17,19 @@ import (
 )
 
 // A Client sends requests for checkpoints, backups and outputs to the process at an
-// endpoint. It implements Checkpoints, and is safe for concurrent use.
+// endpoint. It implements Checkpoints, and is safe for concurrent use. It does not
+// repeat a request. The caller of NewClient closes it.
 type Client struct {
 	Endpoint Endpoint
 	http     *http.Transport
 }
 
-// requestTimeout is how long the process at an endpoint may take for a response, except
-// to a backup.
+// requestTimeout is how long the process at an endpoint may take for a response. It
+// does not apply to a backup.
 const requestTimeout = 15 * time.Second
 
 // NewClient returns a client of an endpoint, which the caller closes. It sends no
-// request. It returns an ErrBadEndpoint for an endpoint without a certificate.
+// request. It returns an ErrBadEndpoint for an endpoint without a valid certificate.
 func NewClient(e Endpoint) (*Client, error) {
 	trusted, err := e.TLS()
 	if err != nil {
@@ -39,14 +40,14 @@ func NewClient(e Endpoint) (*Client, error) {
 	}}, nil
 }
 
-// Close closes the idle connections.
+// Close closes the idle connections and returns nil. Running requests finish.
 func (c *Client) Close() error {
 	c.http.CloseIdleConnections()
 	return nil
 }
 
-// Outputs returns a client of the blob store at the endpoint, which retries for the
-// given time and which the caller closes.
+// Outputs returns a client of the blob store at the endpoint, which the caller closes.
+// retry is its remote.Config.Retry: negative means no retry.
 func (c *Client) Outputs(retry time.Duration) (*remote.Client, error) {
 	trusted, err := c.Endpoint.TLS()
 	if err != nil {
@@ -55,8 +56,9 @@ func (c *Client) Outputs(retry time.Duration) (*remote.Client, error) {
 	return remote.Open(c.Endpoint.Web, remote.Config{User: c.Endpoint.User, Password: c.Endpoint.Password, TLS: trusted, Retry: retry})
 }
 
-// send makes a request with the credentials. It returns an ErrNoResponse if the process
-// does not answer.
+// send makes a request with the credentials and returns the response, whose body the
+// caller closes. It returns an ErrNoResponse if the process does not respond, and the
+// cause of ctx if ctx ended.
 func (c *Client) send(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, c.Endpoint.Web+path, bytes.NewReader(body))
 	if err != nil {
@@ -74,8 +76,9 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte) (*h
 }
 
 // Do makes a request and returns the body of the response, or nil for the status 404.
-// It returns an ErrNoResponse if the process does not answer or rejects the password,
-// which is that of an earlier holder.
+// It returns an ErrNoResponse if the process does not respond or rejects the password:
+// then the endpoint is that of an earlier holder. Another status from 400 on is an
+// error with the text of the response.
 func (c *Client) Do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	response, err := c.send(ctx, method, path, body)
 	if err != nil {
@@ -101,14 +104,15 @@ func (c *Client) Do(ctx context.Context, method, path string, body []byte) ([]by
 // errRequestTimeout ends a request without a response in time.
 var errRequestTimeout = errors.New("it did not answer in time")
 
-// doTimeout is Do with the requestTimeout.
+// doTimeout is Do with the requestTimeout, after which it returns an ErrNoResponse.
 func (c *Client) doTimeout(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, fmt.Errorf("%w: %w", ErrNoResponse, errRequestTimeout))
 	defer cancel()
 	return c.Do(ctx, method, path, body)
 }
 
-// SaveCheckpoint saves data under a name in the store.
+// SaveCheckpoint replaces the data under a name in the store. The data are durable
+// after the next Sync.
 func (c *Client) SaveCheckpoint(ctx context.Context, name string, data []byte) error {
 	if _, err := c.doTimeout(ctx, http.MethodPut, checkpointPath+url.PathEscape(name), data); err != nil {
 		return fmt.Errorf("save checkpoint %s: %w", name, err)
@@ -126,7 +130,7 @@ func (c *Client) LoadCheckpoint(ctx context.Context, name string) ([]byte, error
 	return data, nil
 }
 
-// Sync makes everything that was saved before durable.
+// Sync returns nil when all data that were appended and saved before are durable.
 func (c *Client) Sync(ctx context.Context) error {
 	if _, err := c.doTimeout(ctx, http.MethodPost, syncPath, nil); err != nil {
 		return fmt.Errorf("sync the store: %w", err)
@@ -135,7 +139,8 @@ func (c *Client) Sync(ctx context.Context) error {
 }
 
 // Backup has the process at the endpoint write a backup into a folder of this machine,
-// an absolute path. It has no timeout but ctx.
+// an absolute path, and returns when the backup is complete. Only ctx limits it. The
+// error names the process.
 func (c *Client) Backup(ctx context.Context, dir string) (made BackupReport, err error) {
 	request, err := json.Marshal(backupRequest{dir})
 	if err != nil {

@@ -19,36 +19,57 @@ import (
 
 // The names of files in the folder.
 const (
-	EndpointName = "serving" // the endpoint of the holder
-	LastName     = "served"  // the endpoint of the last holder that ended in order, without its secrets
+	// EndpointName is the file with the endpoint of the holder.
+	EndpointName = "serving"
+	// LastName is the file with the endpoint of the last holder that has ended,
+	// without its password.
+	LastName = "served"
 )
 
-// The errors of reading an endpoint and of calling the process there.
+// The errors of reading an endpoint and of calling the process there. Match them with
+// errors.Is.
 var (
 	ErrNoEndpoint  = errors.New("no process serves the folder")
 	ErrBadEndpoint = errors.New("endpoint file is not valid")
 	ErrNoResponse  = errors.New("process that serves the folder does not answer")
 )
 
-// An Endpoint is the address of a holder for processes of the same machine that can
-// read the folder.
+// An Endpoint is the address of a holder, with its credentials, for processes of the
+// same machine that can read the folder. Its JSON is the content of the endpoint file.
+// A killed holder leaves its endpoint; CurrentEndpoint compares it with the owner of
+// the lock.
 type Endpoint struct {
-	Host    string             `json:"host"`
-	PID     int                `json:"pid"`
-	Started time.Time          `json:"started"`
-	Command string             `json:"command"`
-	Process domain.ProcessID   `json:"process,omitzero"` // under which the process is on record
-	Before  []domain.ProcessID `json:"before,omitempty"` // earlier holders that were killed and are not recovered yet
+	// Host, PID, Started and Command identify the process. Command is such as "ledger
+	// run".
+	Host    string    `json:"host"`
+	PID     int       `json:"pid"`
+	Started time.Time `json:"started"`
+	Command string    `json:"command"`
+	// Process is the ID under which the process is on record. Zero: its start is not
+	// recorded yet.
+	Process domain.ProcessID `json:"process,omitzero"`
+	// Before are earlier holders that were killed and are not recovered yet.
+	Before []domain.ProcessID `json:"before,omitempty"`
 
-	Log         string `json:"log,omitempty"` // HOST:PORT of the event store protocol; empty: a node of a database
-	Web         string `json:"web"`           // https://HOST:PORT of outputs, checkpoints and the rest
-	User        string `json:"user"`
-	Password    string `json:"password,omitempty"`
-	Certificate string `json:"certificate"` // PEM; clients trust it alone
+	// Log is HOST:PORT of the event store protocol. Empty: the log is in a database.
+	Log string `json:"log,omitempty"`
+	// Web is https://HOST:PORT of the outputs, the checkpoints and the other requests.
+	Web string `json:"web"`
+	// User and Password authenticate clients at both addresses.
+	User     string `json:"user"`
+	Password string `json:"password,omitempty"`
+	// Certificate is the certificate of the holder in PEM. Clients trust it alone.
+	Certificate string `json:"certificate"`
 
-	Address string `json:"address,omitempty"` // HOST:PORT at which the protocol is served to other machines and programs
-	Outputs string `json:"outputs,omitempty"` // http://HOST:PORT or https://HOST:PORT, the same for outputs
-	Node    string `json:"node,omitempty"`    // the address for outputs that processes at work here put on record
+	// Address is HOST:PORT at which the holder serves the protocol to other machines
+	// and programs. Empty: it does not.
+	Address string `json:"address,omitempty"`
+	// Outputs is http://HOST:PORT or https://HOST:PORT at which it serves the outputs
+	// to them.
+	Outputs string `json:"outputs,omitempty"`
+	// Node is the address for outputs that the processes with this folder put on
+	// record.
+	Node string `json:"node,omitempty"`
 }
 
 // String names the process by PID, command, host and start.
@@ -57,10 +78,11 @@ func (e Endpoint) String() string {
 }
 
 // Write writes the endpoint into a folder, and replaces the file of an earlier holder
-// atomically. The caller has the lock of the folder.
+// atomically. The file is durable when Write returns. The caller has the lock of the
+// folder.
 func (e Endpoint) Write(dir string) error { return e.write(dir, EndpointName) }
 
-// write writes the endpoint into the file name.
+// write is Write into the file name.
 func (e Endpoint) write(dir, name string) error {
 	text, err := json.Marshal(e)
 	if err == nil {
@@ -72,22 +94,24 @@ func (e Endpoint) write(dir, name string) error {
 	return nil
 }
 
-// Retire removes the endpoint of an ended holder and keeps the fields that the next
-// holder needs in the file LastName. The caller has the lock of the folder. A folder
-// without an endpoint is no error.
+// Retire removes the endpoint of a holder that ended in order, and keeps the fields
+// that the next holder needs in the file LastName. The caller has the lock of the
+// folder. A folder without an endpoint is no error.
 func Retire(dir string) error {
 	return retireEndpoint(dir, func(e *Endpoint) { e.Process = domain.ProcessID{} })
 }
 
-// RetireKilled is Retire for a process that was killed: its ID is in Before of the
-// LastEndpoint.
+// RetireKilled is Retire for a holder that was killed: its ID is in Before of the
+// LastEndpoint, so that the next holder recovers its work.
 func RetireKilled(dir string) error {
 	return retireEndpoint(dir, func(e *Endpoint) {
 		e.Before, e.Process = UnfinishedHolders(dir, domain.ProcessID{}), domain.ProcessID{}
 	})
 }
 
-// retireEndpoint removes the endpoint and writes the changed copy without its password.
+// retireEndpoint removes the endpoint and writes the copy that change has changed,
+// without its password, into LastName. It removes an invalid endpoint as well, and
+// returns the error.
 func retireEndpoint(dir string, change func(*Endpoint)) error {
 	e, err := ReadEndpoint(dir)
 	if err == nil {
@@ -106,15 +130,15 @@ func retireEndpoint(dir string, change func(*Endpoint)) error {
 }
 
 // ReadEndpoint returns the endpoint in a folder, which may be that of a killed holder.
-// It returns an ErrNoEndpoint if there is no file, and an ErrBadEndpoint for an invalid
-// file and for one that other users can read or write.
+// It returns an ErrNoEndpoint if there is no file, and an ErrBadEndpoint for an
+// invalid file, a symbolic link, and a file that other users can read or write.
 func ReadEndpoint(dir string) (Endpoint, error) {
 	return readEndpoint(filepath.Join(dir, EndpointName))
 }
 
-// LastEndpoint returns the endpoint of the last holder of a folder, running or not, and
-// the zero Endpoint if it is unknown. If that holder had no public address for outputs,
-// the endpoint has the last one that is known.
+// LastEndpoint returns the endpoint of the last holder of a folder, running or not,
+// and the zero Endpoint if no valid file exists. If that holder had no public address
+// for outputs, the endpoint has the last one that is known.
 func LastEndpoint(dir string) (last Endpoint) {
 	for _, name := range []string{EndpointName, LastName} {
 		e, err := readEndpoint(filepath.Join(dir, name))
@@ -129,7 +153,8 @@ func LastEndpoint(dir string) (last Endpoint) {
 }
 
 // CurrentEndpoint returns the endpoint in a folder, and whether it belongs to the
-// process that took the lock last. That process may have been killed since.
+// process that took the lock last. That process may have been killed since. It returns
+// false for a missing or invalid file.
 func CurrentEndpoint(dir string) (Endpoint, bool) {
 	owner, known := readOwner(dir)
 	e, err := ReadEndpoint(dir)
@@ -139,7 +164,8 @@ func CurrentEndpoint(dir string) (Endpoint, bool) {
 // maxEndpoint is the greatest size in bytes of an endpoint file.
 const maxEndpoint = 1 << 20
 
-// readEndpoint reads a file without following a symbolic link.
+// readEndpoint reads a file without following a symbolic link, and checks its mode on
+// the open file.
 func readEndpoint(path string) (e Endpoint, err error) {
 	// Without O_NONBLOCK a named pipe in place of the file would block.
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
@@ -170,13 +196,14 @@ func readEndpoint(path string) (e Endpoint, err error) {
 }
 
 // ConnectionString returns the connection string of the event store protocol with the
-// credentials. A client also needs the certificate.
+// credentials, for package eventstoredb. The certificate is not in it.
 func (e Endpoint) ConnectionString() string {
 	u := url.URL{Scheme: "esdb", Host: e.Log, User: url.UserPassword(e.User, e.Password)}
 	return u.String()
 }
 
-// Pool returns a pool with the certificate of the endpoint alone.
+// Pool returns a pool with the certificate of the endpoint as its only member, or an
+// ErrBadEndpoint.
 func (e Endpoint) Pool() (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM([]byte(e.Certificate)) {
@@ -185,7 +212,8 @@ func (e Endpoint) Pool() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// TLS returns a client configuration that trusts the certificate of the endpoint alone.
+// TLS returns a client configuration for TLS 1.3 that trusts the certificate of the
+// endpoint alone, or an ErrBadEndpoint.
 func (e Endpoint) TLS() (*tls.Config, error) {
 	pool, err := e.Pool()
 	if err != nil {
@@ -195,7 +223,7 @@ func (e Endpoint) TLS() (*tls.Config, error) {
 }
 
 // replaceFile atomically replaces a file with one that only its owner can read. Data
-// and name are durable when it returns.
+// and name are durable when it returns. After an error the old file remains.
 func replaceFile(path string, data []byte) error {
 	next := path + ".new"
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -218,7 +246,8 @@ func replaceFile(path string, data []byte) error {
 	return syncFolder(filepath.Dir(path))
 }
 
-// syncFolder makes the entries of a folder durable.
+// syncFolder makes the entries of a folder durable: files that were created, renamed
+// or removed.
 func syncFolder(dir string) error {
 	folder, err := os.Open(dir)
 	if err != nil {

@@ -25,34 +25,52 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 )
 
-// Checkpoints stores checkpoints and can make them durable.
+// Checkpoints stores checkpoints and can make them durable. Implementations are safe
+// for concurrent use.
 type Checkpoints interface {
 	projections.Checkpoints
-	// Sync returns nil when everything saved before is durable.
+	// Sync returns nil when all data saved before are durable.
 	Sync(ctx context.Context) error
 }
 
-// A BackupReport describes a backup and the amount that was written for it.
+// A BackupReport describes a backup and the number of bytes and files written for it.
 type BackupReport struct {
 	Backup  embedded.Backup  `json:"backup"`
 	Written embedded.Written `json:"written"`
 }
 
-// A HolderConfig says what a holder serves. Dir and Outputs are required.
+// A HolderConfig says what a holder serves. Dir and Outputs are required. The caller
+// owns the stores, and closes them after the Holder.
 type HolderConfig struct {
-	Dir         string                                                      // holds the endpoint file
-	Store       events.Store                                                // nil: the log is in a database
-	Outputs     *outputs.Store                                              // of the folder
-	Checkpoints Checkpoints                                                 // nil: none are served
-	Backup      func(ctx context.Context, dir string) (BackupReport, error) // nil: no backup is made
-	Yield       func()                                                      // begins to give the folder up to a process that asks for it; nil: such a process is refused
-	Status      http.Handler                                                // answers GET requests for other paths; nil: they are not found
-	Endpoint    Endpoint                                                    // Started, Command, Process, Before and the public addresses; the rest is filled in
-	Identity    *Identity                                                   // nil: a new one
-	Logger      *slog.Logger                                                // gets errors of connections; nil: they are discarded
+	// Dir is the folder for the endpoint file.
+	Dir string
+	// Store is the log. Nil: the log is in a database.
+	Store events.Store
+	// Outputs is the blob store of the folder.
+	Outputs *outputs.Store
+	// Checkpoints are the served checkpoints. Nil: requests for them are not found.
+	Checkpoints Checkpoints
+	// Backup writes a backup into a folder of this machine. Nil: requests for it are
+	// not found.
+	Backup func(ctx context.Context, dir string) (BackupReport, error)
+	// Yield begins to give the folder up to a process that requested it, and does not
+	// wait for the end. Nil: such a request is not found.
+	Yield func()
+	// Status handles GET requests for other paths, after the password was checked.
+	// Nil: they are not found.
+	Status http.Handler
+	// Endpoint has Started, Command, Process, Before and the public addresses. Serve
+	// sets the other fields.
+	Endpoint Endpoint
+	// Identity is the certificate and the password. Nil: Serve generates a new one.
+	Identity *Identity
+	// Logger receives errors of connections. Nil: they are discarded.
+	Logger *slog.Logger
 }
 
-// The paths that a Holder serves in addition to those of package remote.
+// The paths that a Holder serves in addition to those of package remote. All but
+// outputsPath need the password in each request; package remote checks it below
+// outputsPath.
 const (
 	heartbeatPath  = "/alive"
 	checkpointPath = "/checkpoints/"
@@ -71,26 +89,33 @@ const maxConnections = 1024
 // heartbeatInterval is the time between two heartbeats to a client.
 const heartbeatInterval = 500 * time.Millisecond
 
-// A Holder serves a folder to the processes of this machine that can read it. Serve
-// makes one. It is safe for concurrent use.
+// A Holder serves a folder to the processes of this machine that can read it, at two
+// loopback ports: the event store protocol for the log, and HTTPS for everything else.
+// Serve makes one. It is safe for concurrent use.
 type Holder struct {
 	cfg      HolderConfig
 	identity *Identity
-	server   *server.Server // nil: the log is in a database
-	web      *http.Server
-	closing  context.Context // ends when Close begins
-	close    context.CancelFunc
-	running  sync.WaitGroup
-	mu       struct {
+	// server serves the log. Nil: the log is in a database.
+	server *server.Server
+	// web serves the other requests.
+	web *http.Server
+	// closing ends when Close begins. The streams of heartbeats end with it.
+	closing context.Context
+	close   context.CancelFunc
+	// running counts the goroutines that accept connections.
+	running sync.WaitGroup
+	mu      struct {
 		sync.Mutex
+		// endpoint is the current endpoint, and written whether it is in the folder.
 		endpoint Endpoint
 		written  bool
 	}
 }
 
-// Serve begins to serve a folder at two free loopback ports, with a new certificate and
-// a new password. It does not write the endpoint; Publish does. The caller has the lock
-// of the folder, and closes the Holder before the served stores.
+// Serve begins to serve a folder at two free loopback ports, with a new certificate
+// and a new password unless the config has them. It does not write the endpoint;
+// Publish does. The caller has the lock of the folder, and closes the Holder before
+// the served stores.
 func Serve(ctx context.Context, cfg HolderConfig) (*Holder, error) {
 	s := &Holder{cfg: cfg}
 	s.closing, s.close = context.WithCancel(context.Background())
@@ -100,7 +125,8 @@ func Serve(ctx context.Context, cfg HolderConfig) (*Holder, error) {
 	return s, nil
 }
 
-// open starts the two servers and fills in the endpoint.
+// open starts the two servers and completes the endpoint. After an error the caller
+// calls Close, which stops a server that was started.
 func (s *Holder) open(ctx context.Context) (err error) {
 	s.identity = s.cfg.Identity
 	if s.identity == nil {
@@ -153,7 +179,8 @@ func listen(ctx context.Context) (net.Listener, error) {
 	return opening.Listen(ctx, "tcp", "127.0.0.1:0")
 }
 
-// ended logs the error of a server that failed before Close.
+// ended logs the error with which a server stopped before Close. The holder continues
+// without it; clients then reconnect in vain until the process ends.
 func (s *Holder) ended(err error) {
 	if err != nil && !errors.Is(err, http.ErrServerClosed) && s.cfg.Logger != nil {
 		s.cfg.Logger.Error("processes of this machine are no longer served", "error", err)
@@ -167,7 +194,8 @@ func (s *Holder) Endpoint() Endpoint {
 	return s.mu.endpoint
 }
 
-// Publish writes the endpoint into the folder.
+// Publish writes the endpoint into the folder, so that clients can connect. Close
+// removes it.
 func (s *Holder) Publish() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,6 +204,7 @@ func (s *Holder) Publish() error {
 }
 
 // UpdateEndpoint changes the endpoint, and writes it if Publish has been called.
+// Running clients keep the endpoint that they have read.
 func (s *Holder) UpdateEndpoint(change func(*Endpoint)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,8 +219,9 @@ func (s *Holder) UpdateEndpoint(change func(*Endpoint)) error {
 const drainTimeout = 2 * time.Second
 
 // Close removes the endpoint from the folder, ends the heartbeats, after which clients
-// look for the next holder, and waits for running calls. It cuts off calls that take
-// longer than two seconds. The end of ctx does not shorten Close.
+// search for the next holder, and waits for running calls. It cuts off calls that run
+// longer than drainTimeout. The end of ctx does not shorten Close. It returns the
+// error of removing the endpoint or of a server.
 func (s *Holder) Close(ctx context.Context) error {
 	s.close()
 	s.mu.Lock()
@@ -225,7 +255,7 @@ func (s *Holder) Close(ctx context.Context) error {
 var errDrainTimeout = errors.New("the service ended")
 
 // routes returns the handler of all requests. It requires the password and rejects
-// cross-origin requests.
+// cross-origin requests of browsers.
 func (s *Holder) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+heartbeatPath, s.heartbeat)
@@ -265,9 +295,11 @@ func (s *Holder) routes() http.Handler {
 	})
 }
 
+// errNotLocal is the error for a request without the credentials of the endpoint.
 var errNotLocal = errors.New("not authenticated: give the user and the password of the endpoint")
 
-// authorize returns errNotLocal for a request without the user and the password.
+// authorize returns errNotLocal for a request without the user and the password of the
+// endpoint.
 func (s *Holder) authorize(r *http.Request) error {
 	name, password, ok := r.BasicAuth()
 	if ok {
@@ -280,7 +312,8 @@ func (s *Holder) authorize(r *http.Request) error {
 	return nil
 }
 
-// heartbeat sends heartbeats until the client disconnects or Close begins.
+// heartbeat sends one byte in each heartbeatInterval until the client disconnects or
+// Close begins. A client that does not read for 10 s is disconnected.
 func (s *Holder) heartbeat(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
 	beats := time.NewTicker(heartbeatInterval)
@@ -314,7 +347,8 @@ func (s *Holder) checkpoint(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// saveCheckpoint handles PUT of a checkpoint. It rejects a body that was cut.
+// saveCheckpoint handles PUT of a checkpoint. It rejects a body that is shorter than
+// its declared length, or longer than maxCheckpoint.
 func (s *Holder) saveCheckpoint(w http.ResponseWriter, r *http.Request) {
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCheckpoint))
 	if err == nil && int64(len(data)) != r.ContentLength {
@@ -327,7 +361,7 @@ func (s *Holder) saveCheckpoint(w http.ResponseWriter, r *http.Request) {
 	s.writeResult(w, s.cfg.Checkpoints.SaveCheckpoint(r.Context(), r.PathValue("name"), data))
 }
 
-// sync handles POST of a sync.
+// sync handles POST of a sync. The response follows when the data are durable.
 func (s *Holder) sync(w http.ResponseWriter, r *http.Request) {
 	s.writeResult(w, s.cfg.Checkpoints.Sync(r.Context()))
 }
@@ -346,7 +380,8 @@ type backupRequest struct {
 	To string `json:"to"` // an absolute path
 }
 
-// backup handles POST of a backup.
+// backup handles POST of a backup. The response has the BackupReport, when the backup
+// is complete.
 func (s *Holder) backup(w http.ResponseWriter, r *http.Request) {
 	var request backupRequest
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16)).Decode(&request); err != nil || !filepath.IsAbs(request.To) {
@@ -366,7 +401,8 @@ func (s *Holder) backup(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(text) // a client that is gone needs no answer
 }
 
-// SetProcess sets the ID of this process in the endpoint, once its start is on record.
+// SetProcess sets the ID of this process in the endpoint, once its start is on record,
+// and writes the endpoint as UpdateEndpoint does.
 func (s *Holder) SetProcess(process domain.ProcessID) error {
 	return s.UpdateEndpoint(func(e *Endpoint) { e.Process = process })
 }

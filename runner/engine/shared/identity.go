@@ -17,12 +17,16 @@ import (
 )
 
 // An Identity is the certificate by which a holder authenticates to clients, and the
-// password by which clients authenticate to it. The private key is in memory only.
+// password by which clients authenticate to it. The private key is in memory only. It
+// does not change.
 type Identity struct {
 	User, Password string
-	Certificate    string // PEM
-	TLS            *tls.Config
-	Users          *auth.Users // the one user, with the role auth.Ledger
+	// Certificate is the certificate in PEM.
+	Certificate string
+	// TLS is the server's configuration, with the private key.
+	TLS *tls.Config
+	// Users has one user with the role auth.Ledger.
+	Users *auth.Users
 }
 
 // The validity of a certificate. Clients pin the certificate, so its expiry adds no
@@ -32,7 +36,8 @@ const (
 	validAfter  = 2 * 365 * 24 * time.Hour
 )
 
-// NewIdentity generates a key, a certificate for this machine and a password.
+// NewIdentity generates a key, a self-signed certificate for the loopback addresses of
+// this machine, and a password with at least 128 random bits.
 func NewIdentity() (*Identity, error) {
 	id := &Identity{User: "local", Password: rand.Text()}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -11,7 +11,9 @@ import (
 )
 
 // withBackend calls do with the current backend, and again with the next one whenever
-// the backend was lost meanwhile.
+// the backend was lost meanwhile. So do must have an effect that can be repeated: a
+// read, or a write that recognises its repetition. It returns the result of the last
+// call, or the error of the search for a backend.
 func withBackend[T any](ctx context.Context, s *Store, do func(context.Context, *backend) (T, error)) (T, error) {
 	for {
 		b, err := s.backend(ctx)
@@ -34,16 +36,17 @@ func withBackendErr(ctx context.Context, s *Store, do func(context.Context, *bac
 	return err
 }
 
-// Append is events.Store's. If the holder ended with the outcome unknown, Append
-// repeats the append with the next holder, which recognizes a repetition by IDs and
-// revision.
+// Append implements events.Store. If the holder ended with the outcome unknown, Append
+// repeats the append with the next holder, which recognises a repetition by its IDs
+// and revision.
 func (s *Store) Append(ctx context.Context, stream events.Stream, after events.Revision, records ...events.Record) error {
 	return withBackendErr(ctx, s, func(ctx context.Context, b *backend) error { return b.Log.Append(ctx, stream, after, records...) })
 }
 
 // iterate yields the values of a backend, and continues with the next backend when one
-// is lost. read starts a loop behind the last value that seen was called with. Without
-// limited, iterate waits for an unresponsive holder as long as ctx lasts.
+// is lost. read starts a loop behind the last value, which iterate has passed to
+// lastBeats. Without limited, iterate waits for an unresponsive holder as long as ctx
+// lasts.
 func iterate[T any](ctx context.Context, s *Store, limited bool, read func(context.Context, *backend) iter.Seq2[T, error], lastBeats func(T)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var zero T
@@ -65,8 +68,9 @@ func iterate[T any](ctx context.Context, s *Store, limited bool, read func(conte
 	}
 }
 
-// iterateOne yields the values of one backend, and reports whether the next backend is
-// to continue.
+// iterateOne yields the values of one backend, and reports whether the loop must
+// continue with the next one. It returns false at the end of the values, after an
+// error that it has yielded, and when the body has left the loop.
 func iterateOne[T any](ctx context.Context, b *backend, limited bool, read func(context.Context, *backend) iter.Seq2[T, error], yield func(T, error) bool) (more bool) {
 	bound, free := b.withContext(ctx, limited)
 	defer free()
@@ -81,8 +85,8 @@ func iterateOne[T any](ctx context.Context, b *backend, limited bool, read func(
 	return false
 }
 
-// Read is events.Store's. After a takeover, Read and the other loops end at the end
-// that the log has at the next holder.
+// Read implements events.Store. After a takeover, Read and the other bounded loops end
+// where the log of the next holder ends.
 func (s *Store) Read(ctx context.Context, stream events.Stream, after events.Revision) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		from := after
@@ -94,7 +98,7 @@ func (s *Store) Read(ctx context.Context, stream events.Stream, after events.Rev
 	}
 }
 
-// ReadAll is events.Store's.
+// ReadAll implements events.Store.
 func (s *Store) ReadAll(ctx context.Context, after events.Position) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		from := after
@@ -104,7 +108,8 @@ func (s *Store) ReadAll(ctx context.Context, after events.Position) iter.Seq2[ev
 	}
 }
 
-// Follow is events.Store's. It waits for an unresponsive holder as long as ctx lasts.
+// Follow implements events.Store. It waits for an unresponsive holder as long as ctx
+// lasts.
 func (s *Store) Follow(ctx context.Context, after events.Position, options ...events.Following) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		from, options := after, options
@@ -119,8 +124,9 @@ func (s *Store) Follow(ctx context.Context, after events.Position, options ...ev
 	}
 }
 
-// resumed returns a Following that stores the latest position of CaughtUp in from, and
-// does not report a position again after a takeover.
+// resumed returns a Following that stores the latest position of CaughtUp in from, so
+// that the next backend begins there, and does not report a position again after a
+// takeover.
 func resumed(f events.Following, from *events.Position) events.Following {
 	caughtUp, notified, last := f.CaughtUp, false, events.Position{}
 	f.CaughtUp = func(at events.Position) {
@@ -133,23 +139,24 @@ func resumed(f events.Following, from *events.Position) events.Following {
 	return f
 }
 
-// Scan is events.Scanner's.
+// Scan implements events.Scanner.
 func (s *Store) Scan(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
 	return query(ctx, s, q, events.Scanner.Scan, func(e events.Entry) events.Position { return e.Position })
 }
 
-// Lend is events.Scanner's.
+// Lend implements events.Scanner. An entry is valid until the next one.
 func (s *Store) Lend(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
 	return query(ctx, s, q, events.Scanner.Lend, func(e events.Entry) events.Position { return e.Position })
 }
 
-// Headers is events.Scanner's.
+// Headers implements events.Scanner.
 func (s *Store) Headers(ctx context.Context, q events.Query) iter.Seq2[events.Header, error] {
 	return query(ctx, s, q, events.Scanner.Headers, func(h events.Header) events.Position { return h.Position })
 }
 
 // query yields the values of a method of events.Scanner for q. The function at returns
-// the position of a value, behind which the next backend continues.
+// the position of a value, behind which the next backend continues, forwards or
+// backwards.
 func query[T any](ctx context.Context, s *Store, q events.Query, method func(events.Scanner, context.Context, events.Query) iter.Seq2[T, error], at func(T) events.Position) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		left := q
@@ -159,12 +166,13 @@ func query[T any](ctx context.Context, s *Store, q events.Query, method func(eve
 	}
 }
 
-// Split is events.Scanner's.
+// Split implements events.Scanner.
 func (s *Store) Split(ctx context.Context, q events.Query, parts int) ([]events.Query, error) {
 	return withBackend(ctx, s, func(ctx context.Context, b *backend) ([]events.Query, error) { return b.Log.Split(ctx, q, parts) })
 }
 
-// SaveCheckpoint saves data under a name in the folder.
+// SaveCheckpoint replaces the data under a name in the folder. The data are durable
+// after the next Sync.
 func (s *Store) SaveCheckpoint(ctx context.Context, name string, data []byte) error {
 	return withBackendErr(ctx, s, func(ctx context.Context, b *backend) error { return b.Checkpoints.SaveCheckpoint(ctx, name, data) })
 }
@@ -175,16 +183,18 @@ func (s *Store) LoadCheckpoint(ctx context.Context, name string) ([]byte, error)
 	return withBackend(ctx, s, func(ctx context.Context, b *backend) ([]byte, error) { return b.Checkpoints.LoadCheckpoint(ctx, name) })
 }
 
-// Sync makes everything that was appended and saved before durable, except checkpoints
-// that were saved at a holder that was killed since.
+// Sync returns nil when all data that were appended and saved before are durable,
+// except checkpoints that were saved at a holder that was killed since.
 func (s *Store) Sync(ctx context.Context) error {
 	return withBackendErr(ctx, s, func(ctx context.Context, b *backend) error { return b.Checkpoints.Sync(ctx) })
 }
 
-// errReadOnly is returned by Backup in a process that only reads.
+// errReadOnly is the error of Backup in a process that only reads, while there is no
+// holder.
 var errReadOnly = errors.New("no process serves the folder, and this one opened it for reading only")
 
-// Backup has the holder write a backup into a folder, an absolute path.
+// Backup has the holder write a backup into a folder, an absolute path, and returns
+// when it is complete.
 func (s *Store) Backup(ctx context.Context, dir string) (BackupReport, error) {
 	return withBackend(ctx, s, func(ctx context.Context, b *backend) (BackupReport, error) {
 		switch {
@@ -197,7 +207,8 @@ func (s *Store) Backup(ctx context.Context, dir string) (BackupReport, error) {
 	})
 }
 
-// Holds reports whether this process is the holder.
+// Holds reports whether this process is the holder. It may be outdated when it
+// returns.
 func (s *Store) Holds() bool { return s.owned() != nil }
 
 // owned returns the folder if this process is the holder, and nil otherwise.
@@ -211,7 +222,8 @@ func (s *Store) owned() *ownedFolder {
 }
 
 // Node returns the address of outputs that a process in this folder puts on record:
-// that of the holder, if it serves other machines, otherwise an empty string.
+// that of the holder, if the holder serves other machines. It returns an empty string
+// otherwise, and in the holder itself.
 func (s *Store) Node() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,8 +233,8 @@ func (s *Store) Node() string {
 	return ""
 }
 
-// Before returns the killed holders before this process. It returns an empty slice if
-// this process is not the holder.
+// Before returns the holders that were killed before this process became the holder.
+// It returns nil if this process is not the holder.
 func (s *Store) Before() []domain.ProcessID {
 	if h := s.owned(); h != nil {
 		return h.before
@@ -231,7 +243,7 @@ func (s *Store) Before() []domain.ProcessID {
 }
 
 // Recovered removes the killed holders from the endpoint after a recovery has finished
-// their work, if this process still is the holder.
+// their work. It has no effect if this process is not the holder any more.
 func (s *Store) Recovered() error {
 	if h := s.owned(); h != nil {
 		return h.holder.UpdateEndpoint(func(e *Endpoint) { e.Before = nil })
@@ -239,9 +251,10 @@ func (s *Store) Recovered() error {
 	return nil
 }
 
-// Sweep deletes the garbage of crashes like [outputs.Store.Sweep], if this process is
-// the holder. It ignores blobs that were stored since this process became the holder.
-// The caller ensures that no blob from before belongs to a running process.
+// Sweep deletes blobs that crashes left behind, like [outputs.Store.Sweep], if this
+// process is the holder; otherwise it returns zero. It ignores blobs that were stored
+// since this process became the holder. The caller ensures that no blob from before
+// belongs to a running process.
 func (s *Store) Sweep(ctx context.Context, recorded func(context.Context, domain.EventID) (bool, error)) (outputs.Swept, error) {
 	h := s.owned()
 	if h == nil {

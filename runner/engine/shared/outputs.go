@@ -11,14 +11,16 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 )
 
-// Outputs returns the blob store of the folder. It follows takeovers.
+// Outputs returns the blob store of the folder, whose operations continue with the
+// next holder after a takeover. It is valid until the Store closes.
 func (s *Store) Outputs() remote.BlobStore { return folderOutputs{s} }
 
-// A folderOutputs is the blob store at the current holder.
+// A folderOutputs is the blob store at the current holder. Its methods are those of
+// remote.BlobStore.
 type folderOutputs struct{ store *Store }
 
-// Keep repeats an upload at the next holder if r is an io.Seeker. Otherwise it returns
-// an outputs.ErrNotKept after a takeover.
+// Keep stores a blob, and repeats the upload at the next holder if r is an io.Seeker.
+// Otherwise it returns an outputs.ErrNotKept after a takeover.
 func (f folderOutputs) Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
 	upload := remote.NewUpload(ref, mime, r)
 	return withBackend(ctx, f.store, func(ctx context.Context, b *backend) (domain.Retained, error) { return upload.Try(ctx, b.Outputs) })
@@ -36,7 +38,8 @@ func (f folderOutputs) Verify(ctx context.Context, ref domain.Ref) error {
 	return withBackendErr(ctx, f.store, func(ctx context.Context, b *backend) error { return b.Outputs.Verify(ctx, ref) })
 }
 
-// All yields each blob once, across takeovers.
+// All yields each blob once, across takeovers. It remembers the blobs that it has
+// yielded, because the list of the next holder begins anew.
 func (f folderOutputs) All(ctx context.Context) iter.Seq2[domain.Retained, error] {
 	return func(yield func(domain.Retained, error) bool) {
 		yielded := map[domain.Ref]bool{}
@@ -52,7 +55,8 @@ func (f folderOutputs) All(ctx context.Context) iter.Seq2[domain.Retained, error
 	}
 }
 
-// Open returns a reader that continues across takeovers. Its requests use ctx.
+// Open returns a reader that continues with the next holder after a takeover. Its
+// requests use ctx. The caller closes it.
 func (f folderOutputs) Open(ctx context.Context, ref domain.Ref) (remote.Reader, error) {
 	m := &failoverReader{store: f.store, ctx: ctx, ref: ref}
 	err := m.open()
@@ -62,28 +66,36 @@ func (f folderOutputs) Open(ctx context.Context, ref domain.Ref) (remote.Reader,
 	return m, nil
 }
 
-// A failoverReader reads a blob at the current holder, and reopens it after a takeover.
-// Read and Seek belong to one goroutine; ReadAt is safe for concurrent use.
+// A failoverReader reads a blob at the current holder, and reopens it after a
+// takeover. Read and Seek belong to one goroutine; ReadAt and Close are safe for
+// concurrent use.
 type failoverReader struct {
 	store *Store
-	ctx   context.Context // given to Open; for all requests
-	ref   domain.Ref
-	at    int64 // offset of the next Read
-	mu    struct {
+	// ctx is the context of Open, for all requests.
+	ctx context.Context
+	ref domain.Ref
+	// at is the offset of the next Read.
+	at int64
+	mu struct {
 		sync.Mutex
-		output  remote.Reader
-		backend *backend // at which output is open
+		// output is the latest reader. It stays valid for Retained after its backend
+		// is lost.
+		output remote.Reader
+		// backend is the backend at which output is open.
+		backend *backend
 		closed  bool
 	}
 }
 
-// open opens the blob at the current holder.
+// open opens the blob at the current holder, or the next one if that is lost.
 func (m *failoverReader) open() error {
 	return withBackendErr(m.ctx, m.store, func(_ context.Context, b *backend) error { return m.openOn(b) })
 }
 
 // openOn opens the blob at a backend unless it is open there. It holds no lock during
-// the request; if two goroutines open the blob at once, one closes its reader again.
+// the request; if two goroutines open the blob at once, one of them closes its reader
+// again. It returns outputs.ErrClosed after Close, and the reason if the backend was
+// lost meanwhile.
 func (m *failoverReader) openOn(b *backend) error {
 	m.mu.Lock()
 	closed, open := m.mu.closed, m.mu.backend == b
@@ -114,7 +126,7 @@ func (m *failoverReader) openOn(b *backend) error {
 	return err
 }
 
-// current returns the latest reader.
+// current returns the latest reader. It is never nil after Open.
 func (m *failoverReader) current() remote.Reader {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -179,7 +191,7 @@ func (m *failoverReader) isClosed() bool {
 	return m.mu.closed
 }
 
-// Close closes the reader. A second Close does nothing.
+// Close closes the reader. It may be called again.
 func (m *failoverReader) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

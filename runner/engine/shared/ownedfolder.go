@@ -14,16 +14,19 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine"
 )
 
-// An ownedFolder is a folder whose lock this process has, with its open stores.
+// An ownedFolder is a folder whose lock this process has, with its open stores. It
+// does not change after acquire.
 type ownedFolder struct {
 	holder  *Holder
 	log     *embedded.Store
 	outputs *outputs.Store
-	before  []domain.ProcessID // earlier holders that were killed
+	// before are the earlier holders that were killed.
+	before []domain.ProcessID
 }
 
-// acquire takes the lock of the folder, opens the stores and serves them. It returns an
-// events.ErrInUse if another process has the lock.
+// acquire takes the lock of the folder, opens the stores, serves them and publishes
+// the endpoint. It returns an events.ErrInUse or outputs.ErrInUse if another process
+// has a lock. After an error all of it is closed again.
 func (s *Store) acquire(ctx context.Context) (*backend, error) {
 	owner := embedded.Owner{Command: s.cfg.Command, Started: time.Now().UTC(), Shares: true}
 	log, err := embedded.Open(ctx, s.dir, embedded.Config{Owner: owner, Logger: s.cfg.Logger})
@@ -61,7 +64,8 @@ func (s *Store) acquire(ctx context.Context) (*backend, error) {
 const maxUnfinished = 64
 
 // UnfinishedHolders returns the earlier holders of a folder that did not end in order,
-// except self. If no other process has the lock of the folder, they are dead.
+// except self, at most maxUnfinished, the latest last. If no other process has the
+// lock of the folder, they are dead.
 func UnfinishedHolders(dir string, self domain.ProcessID) []domain.ProcessID {
 	last := LastEndpoint(dir)
 	all := append(slices.Clone(last.Before), last.Process)
@@ -69,18 +73,18 @@ func UnfinishedHolders(dir string, self domain.ProcessID) []domain.ProcessID {
 	return all[max(0, len(all)-maxUnfinished):]
 }
 
-// backup writes a backup of the log and the blob store.
+// backup writes a backup of the log and the blob store into a folder.
 func (h *ownedFolder) backup(ctx context.Context, dir string) (made BackupReport, err error) {
 	made.Backup, made.Written, err = h.log.Backup(ctx, dir, embedded.NamedPart{Name: engine.OutputsFolder, Part: engine.BackedUpOutputs{Store: h.outputs}})
 	return made, err
 }
 
-// yieldPeriod is how long a process that gave the folder up does not take the lock, so
-// that the process that requested it can.
+// yieldPeriod is how long a process that gave the folder up does not take the lock
+// again, so that the process that requested it can.
 const yieldPeriod = 2 * time.Second
 
-// yield gives the folder up to a process that requested it. The store continues as a
-// client.
+// yield gives the folder up to a process that requested it. The backend ends; the
+// store continues as a client of the next holder.
 func (s *Store) yield(b *backend) {
 	s.mu.Lock()
 	s.mu.yielded = time.Now()
@@ -88,15 +92,16 @@ func (s *Store) yield(b *backend) {
 	b.end(errGone)
 }
 
-// yields reports whether the yieldPeriod lasts.
+// yields reports whether the yieldPeriod of this process lasts.
 func (s *Store) yields() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.mu.yielded.IsZero() && time.Since(s.mu.yielded) < yieldPeriod
 }
 
-// RequestYield asks the holder of a folder to give it up, and reports whether it does.
-// A process that was started to serve the folder does not.
+// RequestYield asks the holder of a folder to give it up, and reports whether the
+// holder agreed. A process that was started to serve the folder does not. It returns
+// before the lock is free.
 func RequestYield(ctx context.Context, dir string) (bool, error) {
 	at, err := ReadEndpoint(dir)
 	if err != nil {

@@ -18,14 +18,15 @@ import (
 // ownerName is the file in which package embedded names the process that has the lock.
 const ownerName = "owner"
 
-// readOwner returns the process in the owner file, which may have been killed since,
-// and whether there is one.
+// readOwner returns the process in the owner file, which may have been killed since.
+// It returns false if the file is missing or invalid.
 func readOwner(dir string) (o embedded.Owner, ok bool) {
 	text, err := os.ReadFile(filepath.Join(dir, ownerName))
 	return o, err == nil && json.Unmarshal(text, &o) == nil && o.PID != 0
 }
 
-// of reports whether the endpoint belongs to the process that has the lock.
+// of reports whether the endpoint belongs to the process o. The start time
+// distinguishes processes with the same PID.
 func (e Endpoint) of(o embedded.Owner) bool { return e.PID == o.PID && e.Started.Equal(o.Started) }
 
 // describe names a process by PID, command, host and start.
@@ -33,11 +34,16 @@ func describe(o embedded.Owner) string {
 	return fmt.Sprintf("process %d (%s on %s, since %s)", o.PID, o.Command, o.Host, o.Started.Format(time.RFC3339))
 }
 
-// A LockWait describes the process that a Store waits for.
+// A LockWait describes the process that has the lock of a folder, for which a Store
+// waits.
 type LockWait struct {
-	Dir     string
-	Owner   embedded.Owner // zero: unknown
-	Stopped bool           // by a signal, such as Ctrl-Z; false on systems without /proc
+	// Dir is the folder.
+	Dir string
+	// Owner is the process. Zero: unknown.
+	Owner embedded.Owner
+	// Stopped is set if a signal, such as that of Ctrl-Z, has stopped the process. It
+	// is false on systems without /proc.
+	Stopped bool
 }
 
 // String describes the process for a user.
@@ -52,14 +58,15 @@ func (w LockWait) String() string {
 	return who
 }
 
-// An UnresponsiveError says that the process that has a folder open did not answer
-// until the timeout. It is an ErrUnresponsive and an events.ErrInUse.
+// An UnresponsiveError reports that the process that has a folder open did not respond
+// until the timeout. It matches ErrUnresponsive and events.ErrInUse.
 type UnresponsiveError struct {
 	LockWait
-	Last error // result of the last attempt; nil: no attempt
+	// Last is the error of the last attempt to connect. Nil: there was no attempt.
+	Last error
 }
 
-// ErrUnresponsive says that the process that has the folder open does not answer.
+// ErrUnresponsive is matched by every UnresponsiveError.
 var ErrUnresponsive = errors.New("process that has the folder open does not answer")
 
 // Error names the folder and the process.
@@ -76,16 +83,17 @@ func (s *UnresponsiveError) Is(target error) bool {
 	return target == ErrUnresponsive || target == events.ErrInUse
 }
 
-// currentWait describes the process that has a folder now.
+// currentWait describes the process that has the lock of a folder now, according to
+// the owner file.
 func currentWait(dir string) LockWait {
 	o, _ := readOwner(dir)
 	host, err := os.Hostname()
 	return LockWait{dir, o, err == nil && o.Host == host && stopped(o.PID, o.Started)}
 }
 
-// stopped reports whether a process of this machine is stopped by a signal. A process
-// that started later has the same PID by reuse and does not count. Without /proc,
-// stopped returns false.
+// stopped reports whether a process of this machine is stopped by a signal. It returns
+// false for a process that started after since: it has the same PID by reuse. Without
+// /proc it returns false.
 func stopped(pid int, since time.Time) bool {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -106,7 +114,7 @@ func stopped(pid int, since time.Time) bool {
 // Linux that Go supports.
 const clockTicks = 100
 
-// bootTime returns when the machine started, and whether /proc says so.
+// bootTime returns when the machine started, and false if /proc does not show it.
 func bootTime() (time.Time, bool) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {

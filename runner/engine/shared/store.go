@@ -47,27 +47,43 @@ type Config struct {
 
 // A Store is an events.Scanner in a folder that several processes share, with the blob
 // store of outputs and the checkpoints. It has the folder open itself or connects to
-// the holder, and survives takeovers. Open makes one. It is safe for concurrent use.
+// the holder. Open makes one, and the caller closes it. It is safe for concurrent use.
+//
+// Takeover. The Store has one current backend. When it is lost, the Store closes it,
+// and one goroutine searches for the next: it tries to take the lock of the folder,
+// and connects to the process that has the lock if that fails. All operations wait for
+// this search, and then repeat with the new backend. The lock, and not the endpoint
+// file, decides which process is the holder, so two processes never write.
 type Store struct {
-	cfg     Config
-	dir     string
-	life    context.Context // ends with events.ErrClosed
-	end     context.CancelCauseFunc
-	running sync.WaitGroup // of goroutines; added to under mu
+	cfg Config
+	dir string
+	// life ends with events.ErrClosed, by end, when the Store closes.
+	life context.Context
+	end  context.CancelCauseFunc
+	// running counts the goroutines of the Store. It is added to under mu, so that
+	// Close does not miss one.
+	running sync.WaitGroup
 	mu      struct {
 		sync.Mutex
-		closed  bool
-		yielded time.Time // when this process last gave the folder up on request
+		// closed is set by Close.
+		closed bool
+		// yielded is when this process last gave the folder up on request. Zero:
+		// never.
+		yielded time.Time
+		// current is the latest backend, which may be lost.
 		current *backend
-		search  *backendSearch // nil: no search is running
+		// search is the search for the next backend. Nil: no search is running.
+		search *backendSearch
 	}
 }
 
 // A backendSearch is a running search for the next backend. All operations that need
-// one wait for it.
+// one wait for its done.
 type backendSearch struct {
 	done chan struct{}
-	err  error // set before done is closed
+	// err is nil if the search set a new current backend. It is set before done is
+	// closed.
+	err error
 }
 
 // Open opens the store in a folder. If there is no holder, this process becomes the
@@ -92,6 +108,7 @@ func Open(ctx context.Context, dir string, cfg Config) (*Store, error) {
 // timeout returns the configured timeout or the default.
 func (s *Store) timeout() time.Duration { return cmp.Or(s.cfg.Timeout, DefaultTimeout) }
 
+// process returns the ID of this process in the log, or zero.
 func (s *Store) process() domain.ProcessID { return s.cfg.Process }
 
 // waiting calls Config.Waiting if it is set.
@@ -101,9 +118,9 @@ func (s *Store) waiting(w LockWait) {
 	}
 }
 
-// setCurrent makes a backend the current one. A store that writes searches for the next
-// one as soon as it is lost, so that another process does not wait until this one has
-// work.
+// setCurrent makes a backend the current one. A store that writes searches for the
+// next one as soon as this one is lost, and not only for its next operation, so that
+// the other processes have a holder.
 func (s *Store) setCurrent(b *backend) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,8 +134,9 @@ func (s *Store) setCurrent(b *backend) {
 	})
 }
 
-// backend returns the current backend. If that is lost, it waits for the search for the
-// next.
+// backend returns the current backend. If that is lost, it waits for the search for
+// the next, which it starts if none is running. It returns events.ErrClosed after
+// Close, the cause of ctx, or the error of the search.
 func (s *Store) backend(ctx context.Context) (*backend, error) {
 	s.mu.Lock()
 	if s.mu.closed {
@@ -152,7 +170,9 @@ func (s *Store) backend(ctx context.Context) (*backend, error) {
 	return s.mu.current, nil
 }
 
-// replace closes the lost backend and finds the next one.
+// replace closes the lost backend, finds the next one and ends the search. The old
+// backend is closed on a goroutine of its own: its running calls may take until
+// drainTimeout, and the lock is free only then.
 func (s *Store) replace(found *backendSearch) {
 	s.mu.Lock()
 	old := s.mu.current
@@ -175,7 +195,8 @@ func (s *Store) replace(found *backendSearch) {
 	close(found.done)
 }
 
-// goUnlessClosed starts a goroutine that Close joins, unless the store is closed.
+// goUnlessClosed starts a goroutine that Close joins. It has no effect if the store is
+// closed.
 func (s *Store) goUnlessClosed(do func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,9 +216,11 @@ const (
 	noticeAfter = 2 * time.Second
 )
 
-// findBackend takes the lock of the folder or connects to the holder. It polls with
-// backoff while another process is about to serve or to end. first is set by Open: then
-// a process that does not share the folder is an error after a second.
+// findBackend takes the lock of the folder or connects to the holder. It repeats the
+// attempt, with growing pauses, while another process begins to serve, ends, or does
+// not respond, until Config.Timeout, and then returns an UnresponsiveError. first is
+// set by Open: then a process that does not share the folder is an error after
+// exclusiveWait. An error that another attempt cannot change is returned at once.
 func (s *Store) findBackend(ctx context.Context, first bool) (*backend, error) {
 	began, notified := time.Now(), false
 	for pause := firstPause; ; pause = min(pause*3/2, lastPause) {
@@ -225,8 +248,8 @@ func (s *Store) findBackend(ctx context.Context, first bool) (*backend, error) {
 	}
 }
 
-// errOtherHost says that the holder runs on another machine with the same network
-// folder.
+// errOtherHost reports that the holder runs on another machine with the same network
+// folder. Its loopback ports cannot be reached from here.
 var errOtherHost = errors.New("the process is on another machine: run this there, or serve the folder to other machines with ledger serve")
 
 // inUse reports whether another process has the lock of a store.
@@ -234,9 +257,10 @@ func inUse(err error) bool {
 	return errors.Is(err, events.ErrInUse) || errors.Is(err, outputs.ErrInUse)
 }
 
-// tryBackend makes one attempt to get a backend. It also reports whether a process that
-// does not share the folder has the lock. After an events.ErrInUse or an ErrNoResponse
-// another attempt may succeed.
+// tryBackend makes one attempt to get a backend: it takes the lock or, if another
+// process has it, connects to that process. alone reports that the process with the
+// lock does not share the folder. After an events.ErrInUse, an outputs.ErrInUse or an
+// ErrNoResponse another attempt may succeed.
 func (s *Store) tryBackend(ctx context.Context) (b *backend, alone bool, err error) {
 	// The lock decides and not the endpoint file: a copy of a folder has the endpoint of
 	// the original's holder, and a killed process leaves its endpoint.
@@ -269,7 +293,7 @@ func (s *Store) tryBackend(ctx context.Context) (b *backend, alone bool, err err
 	return nil, false, errors.Join(err, connecting)
 }
 
-// readOnly opens the folder in a process that only reads.
+// readOnly opens the folder in a process that only reads, by Config.ReadOnly.
 func (s *Store) readOnly(ctx context.Context) (*backend, error) {
 	opened, err := s.cfg.ReadOnly(ctx)
 	if err != nil {
@@ -278,9 +302,10 @@ func (s *Store) readOnly(ctx context.Context) (*backend, error) {
 	return s.newBackend(opened), nil
 }
 
-// Close closes the store. If this process is the holder, the connections of its clients
-// end, and one of the clients takes over. Operations after Close, and a second Close,
-// return an events.ErrClosed. The end of ctx does not shorten Close.
+// Close closes the store and joins its goroutines. If this process is the holder, the
+// connections of its clients end, and one of the clients takes over. Operations after
+// Close, and a second Close, return an events.ErrClosed. The end of ctx does not
+// shorten Close.
 func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	if s.mu.closed {
