@@ -18,12 +18,13 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish/jsonl"
 )
 
-// A counted store counts the reads of streams, each of which is a round trip to a
-// server, and tells when all records were read.
+// A counted store counts the reads of streams, each of which is a round trip if the
+// store is on a server.
 type counted struct {
 	events.Store
 	reads atomic.Int64
-	ended chan struct{} // closed behind the last record; nil: not told
+	// ended is closed after ReadAll has yielded the last record, unless it is nil.
+	ended chan struct{}
 }
 
 func (c *counted) Read(ctx context.Context, s events.Stream, after events.Revision) iter.Seq2[events.Entry, error] {
@@ -44,7 +45,8 @@ func (c *counted) ReadAll(ctx context.Context, after events.Position) iter.Seq2[
 	}
 }
 
-// A batcher takes batches, the first of them when all records were read.
+// A batcher stores the batches that it receives. It waits for ready before it accepts
+// the first.
 type batcher struct {
 	sink
 	ready   <-chan struct{}
@@ -57,7 +59,8 @@ func (b *batcher) PublishBatch(batch ...publish.Routed) error {
 	return nil
 }
 
-// topicByKind has the topic of a job be the usual one.
+// topicByKind returns a change of a job that sets DefaultTopic, so that the topic
+// depends on the kind.
 func topicByKind(t testing.TB) func(*publish.Job) {
 	t.Helper()
 	topic, err := publish.ParseTopic(publish.DefaultTopic)
@@ -67,8 +70,8 @@ func topicByKind(t testing.TB) func(*publish.Job) {
 	return func(j *publish.Job) { j.Topic = topic }
 }
 
-// A Batcher receives the records that arrived meanwhile as one batch, of any
-// topics.
+// A Batcher receives the records that arrived while it was busy as one batch, of any
+// topics and in order.
 func TestABatchHasTheRecordsThatArrivedMeanwhile(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -96,8 +99,8 @@ func TestABatchHasTheRecordsThatArrivedMeanwhile(t *testing.T) {
 	}
 }
 
-// Which agent a record belongs to costs no request where it belongs to no session,
-// or its session was seen to begin.
+// A run from the beginning of the log reads no stream to learn the agents of its
+// records.
 func TestLearningAgentsCostsNoExtraReads(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -124,12 +127,12 @@ func TestLearningAgentsCostsNoExtraReads(t *testing.T) {
 	}
 }
 
-// onlyPublisher hides that a target is a Batcher.
+// An onlyPublisher hides that its target is a Batcher.
 type onlyPublisher struct{ message.Publisher }
 
-// BenchmarkPublishToAFile shows what batches are worth, from a folder and from a
-// server of it: each record is of another kind than the one before, as those of a
-// call are.
+// BenchmarkPublishToAFile compares publishing with and without batches, from a folder
+// and from a server. Consecutive records have different kinds, and so different
+// topics, as the records of a call have.
 func BenchmarkPublishToAFile(b *testing.B) {
 	store, err := embedded.Open(b.Context(), b.TempDir(), embedded.Config{})
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 
 func at(n uint64) events.Position { return events.NewPosition(n, n) }
 
-// However much is passed behind a record that is not done, it takes the room of
-// one place, and the mark comes to its end.
+// All records that are skipped behind an unfinished one take one slot, and the
+// watermark includes them once that one is finished.
 func TestSkippedRecordsTakeNoSpaceInTheAckWindow(t *testing.T) {
 	t.Parallel()
 	var all ackWindow
@@ -39,7 +39,8 @@ func TestSkippedRecordsTakeNoSpaceInTheAckWindow(t *testing.T) {
 	}
 }
 
-// The agents of so many sessions are remembered, and no more.
+// An agentCache holds at most maxCachedAgents sessions, and still finds an agent when
+// it is full.
 func TestAgentCacheIsBounded(t *testing.T) {
 	t.Parallel()
 	store, err := embedded.Open(t.Context(), "store", embedded.Config{FS: vfs.NewMem()})

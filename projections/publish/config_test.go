@@ -10,6 +10,8 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish"
 )
 
+// A topic has the values of the record in place of its placeholders, with an
+// underscore for other characters and "none" for a missing value.
 func TestTopicsExpandTheirPlaceholders(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -40,6 +42,7 @@ func TestTopicsExpandTheirPlaceholders(t *testing.T) {
 	}
 }
 
+// ParseTopic returns an ErrBadTopic or a topic whose String is the text.
 func FuzzParseTopic(f *testing.F) {
 	for _, text := range []string{"", "a", "{kind}", "{", "}", "a{kind}b{tool}", "{nope}", "{kind}}"} {
 		f.Add(text)
@@ -58,6 +61,7 @@ func FuzzParseTopic(f *testing.F) {
 	})
 }
 
+// environment is an environment with the variable PASSWORD.
 func environment(name string) (string, bool) {
 	value, ok := map[string]string{"PASSWORD": "s3cret"}[name]
 	return value, ok
@@ -79,6 +83,8 @@ name = "file"
 to = "file:records.jsonl"
 `
 
+// ParseConfig returns the jobs in order, with expanded targets and defaults for
+// absent keys.
 func TestParseConfigReturnsTheJobs(t *testing.T) {
 	t.Parallel()
 	orders, err := publish.ParseConfig([]byte(config), environment)
@@ -98,6 +104,7 @@ func TestParseConfigReturnsTheJobs(t *testing.T) {
 	}
 }
 
+// An invalid configuration is an ErrBadConfig that names the fault and no target.
 func TestAnInvalidConfigurationIsRefused(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{
@@ -122,6 +129,7 @@ func TestAnInvalidConfigurationIsRefused(t *testing.T) {
 	}
 }
 
+// Redacted drops credentials, the query and the fragment, also from invalid URLs.
 func TestRedactedTargetsHaveNoCredentials(t *testing.T) {
 	t.Parallel()
 	for target, want := range map[string]string{

@@ -18,11 +18,12 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish"
 )
 
-// A database is a store whose positions are as those of a database can be: they
-// have gaps, and their commit is behind their prepare. They are what NewPosition
-// has of the positions beneath.
+// A database is a store whose positions are like those of EventStoreDB: they have
+// gaps, and their two parts differ. It maps the positions of the store beneath by
+// skewed, and back by straight.
 type database struct{ events.Store }
 
+// skewed returns the position of a database for a position of the store beneath.
 func skewed(p events.Position) events.Position {
 	n, _ := p.Parts()
 	if n == 0 {
@@ -31,6 +32,7 @@ func skewed(p events.Position) events.Position {
 	return events.NewPosition(100*n+7, 100*n)
 }
 
+// straight is the inverse of skewed.
 func straight(p events.Position) events.Position {
 	_, prepare := p.Parts()
 	return events.NewPosition(prepare/100, prepare/100)
@@ -65,7 +67,8 @@ func (d database) Follow(ctx context.Context, after events.Position, options ...
 	return d.skew(d.Store.Follow(ctx, straight(after), all...))
 }
 
-// connected returns a store that is served by EventStoreDB's protocol.
+// connected returns a client of a server that serves store with EventStoreDB's
+// protocol.
 func connected(t testing.TB, store events.Store) *eventstoredb.Store {
 	t.Helper()
 	server, err := server.New(store, server.Config{Anonymous: auth.Ledger})
@@ -87,8 +90,8 @@ func connected(t testing.TB, store events.Store) *eventstoredb.Store {
 	return client
 }
 
-// A consumer over a database keeps both parts of its position, and goes on behind
-// it, caught up or following.
+// A consumer over a database saves both parts of its position, and the next run
+// continues after it, by CatchUp and by Follow.
 func TestAConsumerOverADatabaseKeepsBothPartsOfItsPosition(t *testing.T) {
 	t.Parallel()
 	entries := entriesOf(t, 9)
@@ -149,7 +152,7 @@ func TestAConsumerOverADatabaseKeepsBothPartsOfItsPosition(t *testing.T) {
 	}
 }
 
-// There may be nothing on record, and a consumer waits for the first record.
+// Consumers of an empty log begin before its first record, wherever they start.
 func TestAnEmptyLogIsFollowedFromItsBeginning(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)

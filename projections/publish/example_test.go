@@ -18,8 +18,8 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish"
 )
 
-// Any Publisher of watermill is a target: those for Kafka, AMQP, SQL and HTTP, and
-// the one in memory that is used here.
+// Any watermill Publisher is a target, such as the ones for Kafka, AMQP, SQL and
+// HTTP. This one publishes in memory.
 func Example() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "ledger")

@@ -20,13 +20,14 @@ import (
 // start is the time of the first record of a test.
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// claims are in a folder of their own.
+// claims returns a FileLocker of a new folder.
 func claims(t testing.TB, holder string) publish.FileLocker {
 	t.Helper()
 	return publish.NewFileLocker(filepath.Join(t.TempDir(), "claims"), holder)
 }
 
-// A log is a store under test, with a mint of records for it.
+// A log is a store under test, with a lock folder, a mint of records and the lengths
+// of its streams.
 type log struct {
 	t       *testing.T
 	store   *embedded.Store
@@ -36,6 +37,7 @@ type log struct {
 	records int
 }
 
+// newLog returns a log over an empty store in memory.
 func newLog(t *testing.T) *log {
 	t.Helper()
 	store, err := embedded.Open(t.Context(), "store", embedded.Config{FS: vfs.NewMem()})
@@ -46,13 +48,14 @@ func newLog(t *testing.T) *log {
 	return logOver(t, store)
 }
 
+// logOver returns a log over a store, whose records have times from start on.
 func logOver(t *testing.T, store *embedded.Store) *log {
 	clock := func() time.Time { return start }
 	return &log{t: t, store: store, claims: claims(t, "test"), mint: domain.NewMint(clock, rand.NewChaCha8([32]byte{7})), lengths: map[events.Stream]events.Revision{}}
 }
 
-// add appends one record to a stream and returns its entry but for its
-// position.
+// add appends one record to a stream and returns its entry without a position. Record
+// n of a log is n seconds after start.
 func (l *log) add(s events.Stream, kind, data string) events.Entry {
 	l.t.Helper()
 	l.records++
@@ -67,7 +70,7 @@ func (l *log) add(s events.Stream, kind, data string) events.Entry {
 	return events.Entry{Record: r, Stream: s, Revision: l.lengths[s]}
 }
 
-// fill appends n records to each of so many streams, in turn.
+// fill appends n records to each of a number of streams, in turns.
 func (l *log) fill(streams, n int) {
 	l.t.Helper()
 	for i := range n {
@@ -77,12 +80,13 @@ func (l *log) fill(streams, n int) {
 	}
 }
 
-// relay returns one more relay for the log.
+// relay returns a new relay of the log. All of them share its locks, as relays of
+// different processes do.
 func (l *log) relay() *publish.Relay {
 	return publish.NewRelay(l.store, l.store, l.claims, func() time.Time { return start.Add(time.Hour) })
 }
 
-// entries are all records of the log.
+// entries returns all records of the log.
 func (l *log) entries() (all []events.Entry) {
 	l.t.Helper()
 	for e, err := range l.store.ReadAll(l.t.Context(), events.Position{}) {
@@ -94,8 +98,8 @@ func (l *log) entries() (all []events.Entry) {
 	return all
 }
 
-// A sink is a Publisher that keeps what it acknowledges. Before, it asks refuse
-// about each message, if that is not nil.
+// A sink is a Publisher that stores the messages it acknowledges. If refuse is not
+// nil, the sink calls it for each message and refuses the message with its error.
 type sink struct {
 	refuse func(*message.Message) error
 	mu     struct {
@@ -127,7 +131,7 @@ func (s *sink) got() []*message.Message {
 	return append([]*message.Message(nil), s.mu.got...)
 }
 
-// positions are the positions of what a sink got, in order.
+// positions returns the positions of the acknowledged messages, in order.
 func (s *sink) positions() (all []string) {
 	for _, m := range s.got() {
 		all = append(all, m.Metadata.Get(publish.KeyPosition))
@@ -135,11 +139,12 @@ func (s *sink) positions() (all []string) {
 	return all
 }
 
-// quick is a policy that waits for next to nothing.
+// quick returns a policy with backoff of a microsecond.
 func quick() publish.Policy {
 	return publish.Policy{MinBackoff: time.Microsecond, MaxBackoff: time.Microsecond}
 }
 
+// job returns a job with the topic "records", the policy quick and some changes.
 func job(t testing.TB, name string, change ...func(*publish.Job)) publish.Job {
 	t.Helper()
 	topic, err := publish.ParseTopic("records")
@@ -153,6 +158,7 @@ func job(t testing.TB, name string, change ...func(*publish.Job)) publish.Job {
 	return j
 }
 
+// consumer returns a consumer of a relay, which must exist.
 func consumer(t *testing.T, d *publish.Relay, name string) publish.Consumer {
 	t.Helper()
 	c, err := d.Consumer(t.Context(), name)
@@ -162,6 +168,7 @@ func consumer(t *testing.T, d *publish.Relay, name string) publish.Consumer {
 	return c
 }
 
+// catchUp runs a job, which must succeed within a minute.
 func catchUp(t *testing.T, d *publish.Relay, j publish.Job, to message.Publisher) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -10,8 +10,8 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish"
 )
 
-// A consumer's lock is released by Close although a copy of the descriptor is
-// still open. A child process has such a copy between its fork and its exec.
+// Close releases a lock although a copy of the descriptor is open. A child process
+// has such a copy between its fork and its exec.
 func TestCloseReleasesALockThatAForkedChildHasOpen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

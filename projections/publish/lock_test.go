@@ -19,8 +19,8 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish"
 )
 
-// While a consumer runs, no other relay with the same claims runs, forgets or
-// opens a target for it, and each is told who has it.
+// While a consumer runs, no other relay with the same lock folder runs it, forgets it
+// or opens a target for it. The error names the process that has the lock.
 func TestAConsumerRunsOnceAmongAllRelays(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -67,8 +67,8 @@ func TestAConsumerRunsOnceAmongAllRelays(t *testing.T) {
 	}
 }
 
-// A target that does not open leaves no consumer behind, and one that opens is
-// closed while the name is taken.
+// A target that does not open leaves no consumer behind. A target is opened after the
+// consumer is locked and closed before it is unlocked.
 func TestATargetIsOpenOnlyWhileItsConsumerRuns(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -102,7 +102,8 @@ func TestATargetIsOpenOnlyWhileItsConsumerRuns(t *testing.T) {
 	}
 }
 
-// A closing target does something while it is closed.
+// A closing target calls held during Close and stores its error in within. times
+// counts the calls of Close.
 type closing struct {
 	sink
 	held   func() error
@@ -116,7 +117,7 @@ func (c *closing) Close() error {
 	return nil
 }
 
-// Desks that make and forget consumers at the same time lose no name.
+// Relays that create and forget consumers at the same time lose no name of the index.
 func TestConsumersMadeAtOnceAreAllListed(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -141,8 +142,8 @@ func TestConsumersMadeAtOnceAreAllListed(t *testing.T) {
 	}
 }
 
-// While one relay changes the list of consumers another waits, and adds to what
-// the first made of it.
+// A relay that changes the index waits for another one, and adds its name to the
+// other's result.
 func TestUpdatesOfTheIndexAreSerialized(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -166,7 +167,7 @@ func TestUpdatesOfTheIndexAreSerialized(t *testing.T) {
 	}
 }
 
-// A saving does something before what has a name is saved for the first time.
+// A saving store calls before once, before it first saves a document of a name.
 type saving struct {
 	publish.ConsumerStore
 	name   string
@@ -181,7 +182,7 @@ func (s *saving) SaveCheckpoint(ctx context.Context, name string, data []byte) e
 	return s.ConsumerStore.SaveCheckpoint(ctx, name, data)
 }
 
-// Refusals are Locker that tell of the first one that is refused.
+// A refusals is a Locker that closes first at its first ErrLocked.
 type refusals struct {
 	publish.Locker
 	once  sync.Once
@@ -196,8 +197,8 @@ func (r *refusals) Lock(name string) (io.Closer, error) {
 	return held, err
 }
 
-// A wish is not lost by a run that cannot keep that it took it up; all is more
-// than some, in whatever order they are asked for.
+// A retry request remains until a run has saved the consumer with it. A request for
+// all dead letters includes every other request, before or after it.
 func TestARetryRequestStaysUntilItIsSaved(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -230,7 +231,7 @@ func TestARetryRequestStaysUntilItIsSaved(t *testing.T) {
 	}
 }
 
-// A failed keeps all but what has a name.
+// A failed store saves every document except one.
 type failed struct {
 	publish.ConsumerStore
 	name string
@@ -243,8 +244,8 @@ func (f *failed) SaveCheckpoint(ctx context.Context, name string, data []byte) e
 	return f.ConsumerStore.SaveCheckpoint(ctx, name, data)
 }
 
-// What was set aside is tried again by a run in another process, at once or, if
-// that ends before, by the next one.
+// A run in another process takes a retry request within its interval. If it ends
+// first, the next run takes the request, once.
 func TestRetryReachesARunElsewhere(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -308,7 +309,8 @@ func TestRetryReachesARunElsewhere(t *testing.T) {
 	}
 }
 
-// An order whose consumer runs elsewhere waits until it does not.
+// FollowAll reports a consumer that runs elsewhere, and runs it once the other run
+// has ended.
 func TestFollowAllTakesOverAConsumerWhoseRunEnds(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -338,8 +340,8 @@ func TestFollowAllTakesOverAConsumerWhoseRunEnds(t *testing.T) {
 	}
 }
 
-// A power cut right after a consumer began at the end of the log leaves it
-// there, and one right after it was forgotten does not bring it back.
+// After a power cut, a consumer that began at the end of the log is still there and
+// begins at the same position, and a forgotten one stays forgotten.
 func TestWhereAConsumerBeginsSurvivesAPowerCut(t *testing.T) {
 	t.Parallel()
 	disk := vfs.NewCrashableMem()
@@ -379,7 +381,8 @@ func TestWhereAConsumerBeginsSurvivesAPowerCut(t *testing.T) {
 	}
 }
 
-// What is handed over is on the disk, also where a store answers before that.
+// A relay publishes a record only once it is durable, even if the store acknowledges
+// appends before that.
 func TestOnlyDurableRecordsArePublished(t *testing.T) {
 	t.Parallel()
 	store, err := embedded.Open(t.Context(), "store", embedded.Config{FS: vfs.NewMem(), Durability: embedded.Interval(time.Hour)})
@@ -404,8 +407,8 @@ func TestOnlyDurableRecordsArePublished(t *testing.T) {
 	}
 }
 
-// crashing cuts the power while a job runs, when its consumer was made and
-// nothing else was kept, and returns the store as it is then.
+// crashing runs a job, cuts the power when its consumer has been created and before
+// the consumer is saved again, and returns the store after the power cut.
 func crashing(t *testing.T, l *log, j publish.Job, crash func(*embedded.Store) *log) *embedded.Store {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -420,7 +423,7 @@ func crashing(t *testing.T, l *log, j publish.Job, crash func(*embedded.Store) *
 	return after.store
 }
 
-// A record that is tried again is the same message.
+// A retried dead letter is the same message, with the same topic.
 func TestARetryPublishesTheSameMessage(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)

@@ -19,6 +19,8 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish"
 )
 
+// A message has the event ID, the unchanged data, and the metadata that the record
+// has. Data that are not JSON, or have a tool of another type, give no attributes.
 func TestAMessageIsTheRecordAsWritten(t *testing.T) {
 	t.Parallel()
 	l, to := newLog(t), &sink{}
@@ -60,6 +62,8 @@ func TestAMessageIsTheRecordAsWritten(t *testing.T) {
 	}
 }
 
+// A relay publishes the records that match every field of the filter, and Lag counts
+// the same. The position advances over the others.
 func TestTheFilterSelectsTheRecordsPublished(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -91,7 +95,8 @@ func TestTheFilterSelectsTheRecordsPublished(t *testing.T) {
 		if lag, err := d.Lag(t.Context(), consumer(t, d, name)); err != nil || lag.Records != 0 {
 			t.Errorf("%s: at the end Lag = %+v, %v, want none", name, lag, err)
 		}
-		// What the store does not pass over is behind the position all the same.
+		// The relay itself skips records by tool and agent; the position includes
+		// them.
 		if c := consumer(t, d, name); len(c.Filter.Tools)+len(c.Filter.Agents) > 0 && len(c.Filter.Kinds) == 0 && c.Position.String() != "6" {
 			t.Errorf("%s: position = %s, want 6", name, c.Position)
 		}
@@ -101,8 +106,9 @@ func TestTheFilterSelectsTheRecordsPublished(t *testing.T) {
 	}
 }
 
-// A target refuses at random for a while, and the program ends at random: every
-// record arrives, those of a stream in order, each repeat being the same.
+// Although the target refuses at random and runs are cancelled at random, every
+// record arrives, the records of a stream in order, and each repeat with the same
+// UUID.
 func TestEveryRecordArrivesInTheOrderOfItsStream(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
@@ -142,8 +148,8 @@ func TestEveryRecordArrivesInTheOrderOfItsStream(t *testing.T) {
 	}
 }
 
-// arrived checks that messages are all entries: for each stream in order, from
-// a record that came before or the one behind it, and each as written.
+// arrived checks that the messages contain every entry, each with the event ID of its
+// place. Within a stream, each revision is at most one above the highest before it.
 func arrived(t *testing.T, got []*message.Message, want []events.Entry) {
 	t.Helper()
 	lengths, ids := map[string]int{}, map[string]string{}
@@ -170,8 +176,8 @@ func arrived(t *testing.T, got []*message.Message, want []events.Entry) {
 	}
 }
 
-// A checkpoint is never ahead of an acknowledgement, whatever the order in
-// which lanes come on.
+// The position never exceeds an unacknowledged record, although other workers are
+// ahead of it.
 func TestThePositionWaitsForTheSlowestWorker(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -204,6 +210,7 @@ func TestThePositionWaitsForTheSlowestWorker(t *testing.T) {
 	}
 }
 
+// A run publishes only the records after the position of the consumer.
 func TestTheNextRunGoesOnWhereTheLastOneEnded(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -217,6 +224,8 @@ func TestTheNextRunGoesOnWhereTheLastOneEnded(t *testing.T) {
 	}
 }
 
+// A consumer begins at the beginning, at the end, or after a position, and a later
+// run ignores the start.
 func TestAConsumerBeginsAtItsStart(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -246,6 +255,9 @@ func TestAConsumerBeginsAtItsStart(t *testing.T) {
 	}
 }
 
+// A record is a dead letter after an ErrUnacceptable or the set number of tries, and
+// a panic counts as a try. The other records of its batch arrive. Retry publishes
+// dead letters again, and an acknowledged one leaves the list.
 func TestARefusedRecordBecomesADeadLetter(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -299,8 +311,8 @@ func TestARefusedRecordBecomesADeadLetter(t *testing.T) {
 	}
 }
 
-// That a target was away does not count against the record that it then refuses,
-// and of what it says so much is kept as somebody reads.
+// Attempts with an ErrUnavailable do not count as tries, and the saved error has at
+// most 500 bytes.
 func TestOnlyRefusalsCountAgainstARecord(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -327,7 +339,7 @@ func TestOnlyRefusalsCountAgainstARecord(t *testing.T) {
 	}
 }
 
-// What goes to different topics is handed over apart, however much is there.
+// For a target that is no Batcher, all records of a batch have one topic.
 func TestABatchIsOfOneTopic(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -356,7 +368,8 @@ func TestABatchIsOfOneTopic(t *testing.T) {
 	}
 }
 
-// A consumer of another log does not have somebody else's record tried again.
+// A dead letter whose place in the log has another record ends the run with
+// ErrDamaged, and that record is not published.
 func TestARetryRefusesAnotherRecordAtTheSamePlace(t *testing.T) {
 	t.Parallel()
 	kept := &memory{}
@@ -377,7 +390,7 @@ func TestARetryRefusesAnotherRecordAtTheSamePlace(t *testing.T) {
 	}
 }
 
-// The checkpoint does not wait for its time while much is acknowledged.
+// The consumer is saved after 1,000 acknowledgements, before its interval has passed.
 func TestTheCheckpointIsSavedWhenThereIsMuch(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -394,6 +407,7 @@ func TestTheCheckpointIsSavedWhenThereIsMuch(t *testing.T) {
 	}
 }
 
+// Retry on the relay that runs the consumer publishes the dead letter during the run.
 func TestRetryReachesARunningConsumerAtOnce(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -432,7 +446,7 @@ func TestRetryReachesARunningConsumerAtOnce(t *testing.T) {
 	}
 }
 
-// await yields until something is so.
+// await polls until a condition holds, for at most 30 seconds.
 func await(t *testing.T, so func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !so(); time.Sleep(time.Millisecond) {
@@ -442,6 +456,8 @@ func await(t *testing.T, so func() bool) {
 	}
 }
 
+// A run ends with ErrTooManyDeadLetters at each of its two limits, and the next run
+// begins with the record that reached the limit.
 func TestATargetThatTakesNothingEndsTheRun(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -476,6 +492,8 @@ func TestATargetThatTakesNothingEndsTheRun(t *testing.T) {
 	}
 }
 
+// During a run, another run or Forget of its name returns ErrRunning, and a run of
+// another name works.
 func TestANameRunsOnceAtATime(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -495,6 +513,8 @@ func TestANameRunsOnceAtATime(t *testing.T) {
 	}
 }
 
+// A consumer refuses a job with another target, topic or filter until it is
+// forgotten.
 func TestAConsumerKeepsWhatItWasMadeFor(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -533,6 +553,8 @@ func TestAConsumerKeepsWhatItWasMadeFor(t *testing.T) {
 	}
 }
 
+// The records that were read and not acknowledged never exceed the numbers of records
+// and bytes in the policy, by more than the one record that waits for a slot.
 func TestNoMoreIsInFlightThanThePolicySays(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -564,7 +586,7 @@ func TestNoMoreIsInFlightThanThePolicySays(t *testing.T) {
 	}
 }
 
-// A counting store counts what it yields.
+// A counting store counts the entries that ReadAll yields.
 type counting struct {
 	events.Store
 	mu sync.Mutex
@@ -573,7 +595,7 @@ type counting struct {
 
 func (c *counting) count() int { c.mu.Lock(); defer c.mu.Unlock(); return c.n }
 
-// stalled reports whether so many were yielded.
+// stalled reports whether ReadAll has yielded n entries.
 func (c *counting) stalled(n int) bool { return c.count() >= n }
 
 func (c *counting) ReadAll(ctx context.Context, after events.Position) iter.Seq2[events.Entry, error] {
@@ -589,6 +611,7 @@ func (c *counting) ReadAll(ctx context.Context, after events.Position) iter.Seq2
 	}
 }
 
+// Lag counts the records after the position, and Behind is the age of the first.
 func TestLagCountsTheRecordsAfterThePosition(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -606,8 +629,8 @@ func TestLagCountsTheRecordsAfterThePosition(t *testing.T) {
 	}
 }
 
-// The saved consumer is damaged: the consumer is listed, does not
-// run, and can be forgotten.
+// A consumer whose saved document is damaged is listed with the error, does not run,
+// and can be forgotten.
 func TestADamagedConsumerIsAnErrorAndNotAbsent(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -632,6 +655,7 @@ func TestADamagedConsumerIsAnErrorAndNotAbsent(t *testing.T) {
 	}
 }
 
+// A damaged record ends the run with ErrDamaged, and the position stays before it.
 func TestADamagedRecordEndsTheRunBeforeIt(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -646,7 +670,7 @@ func TestADamagedRecordEndsTheRunBeforeIt(t *testing.T) {
 	}
 }
 
-// A breaking store has a record that is damaged behind position 2.
+// A breaking store yields an error in place of the records after position 2.
 type breaking struct{ events.Store }
 
 func (b *breaking) ReadAll(ctx context.Context, after events.Position) iter.Seq2[events.Entry, error] {
@@ -663,6 +687,7 @@ func (b *breaking) ReadAll(ctx context.Context, after events.Position) iter.Seq2
 	}
 }
 
+// The names of consumers follow the rule of ValidName.
 func TestNamesOfConsumers(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]error{
@@ -678,7 +703,7 @@ func TestNamesOfConsumers(t *testing.T) {
 	}
 }
 
-// A memory holds checkpoints, and no more once it is full.
+// A memory is a ConsumerStore in a map, whose saves fail once full is set.
 type memory struct {
 	mu   sync.Mutex
 	kept map[string][]byte
@@ -708,6 +733,7 @@ func (k *memory) LoadCheckpoint(_ context.Context, name string) ([]byte, error) 
 	return slices.Clone(k.kept[name]), nil
 }
 
+// A run whose consumer cannot be saved returns the error of the save.
 func TestACheckpointThatIsNotSavedIsAnError(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish"
 )
 
-// entriesOf returns so many records, to be stored.
+// entriesOf returns n records of one stream, for another store.
 func entriesOf(t *testing.T, n int) []events.Entry {
 	t.Helper()
 	l := newLog(t)
@@ -24,8 +24,9 @@ func entriesOf(t *testing.T, n int) []events.Entry {
 	return l.entries()
 }
 
-// sliceOf returns a store over a slice, which has no goroutines. It is made in
-// the bubble in which it is followed, so that to wait for it lets time pass.
+// sliceOf returns a store over a slice, which has no goroutines. It is created in the
+// bubble of synctest in which it is followed, so that time passes while a goroutine
+// waits for it.
 func sliceOf(t *testing.T, entries []events.Entry) *eventstest.Slice {
 	t.Helper()
 	store := eventstest.NewSlice()
@@ -37,8 +38,8 @@ func sliceOf(t *testing.T, entries []events.Entry) *eventstest.Slice {
 	return store
 }
 
-// A target that is away for an hour is tried again, ever later up to the most,
-// and loses nothing.
+// A target that is unavailable for an hour is retried with exponential backoff up to
+// MaxBackoff, and every record arrives.
 func TestAnUnavailableTargetIsRetried(t *testing.T) {
 	t.Parallel()
 	entries := entriesOf(t, 3)
@@ -79,6 +80,7 @@ func TestAnUnavailableTargetIsRetried(t *testing.T) {
 	})
 }
 
+// The backoff has a random part: ten relays do not all wait equally long.
 func TestBackoffHasJitter(t *testing.T) {
 	t.Parallel()
 	entries := entriesOf(t, 1)
@@ -104,7 +106,7 @@ func TestBackoffHasJitter(t *testing.T) {
 	}
 }
 
-// To wait does not keep a run from ending.
+// A run ends with its context while it waits for the next attempt.
 func TestARunEndsWhileItWaits(t *testing.T) {
 	t.Parallel()
 	entries := entriesOf(t, 1)
@@ -122,7 +124,7 @@ func TestARunEndsWhileItWaits(t *testing.T) {
 	})
 }
 
-// The checkpoint is at most a second behind, without a run ending.
+// The saved consumer is at most SaveInterval behind a run that continues.
 func TestTheCheckpointIsSavedInTime(t *testing.T) {
 	t.Parallel()
 	entries := entriesOf(t, 5)
@@ -145,8 +147,9 @@ func TestTheCheckpointIsSavedInTime(t *testing.T) {
 	})
 }
 
-// Of several orders one cannot be opened at first, one ends with an error, and
-// the others go on.
+// Of several jobs of FollowAll, one whose target opens late and one that ends with an
+// error do not affect the others. onError receives each error of the second, and
+// those of the first at doubling numbers of attempts.
 func TestAFailedJobDoesNotBlockTheOthers(t *testing.T) {
 	t.Parallel()
 	entries := entriesOf(t, 12)

@@ -22,6 +22,7 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish/bus"
 )
 
+// openStore returns an empty store in memory, which the end of the test closes.
 func openStore(t *testing.T) *embedded.Store {
 	t.Helper()
 	store, err := embedded.Open(t.Context(), "store", embedded.Config{FS: vfs.NewMem()})
@@ -32,11 +33,14 @@ func openStore(t *testing.T) *embedded.Store {
 	return store
 }
 
+// busOver returns a new bus over a store. Two buses over one store stand for two
+// processes.
 func busOver(store *embedded.Store) *bus.Bus {
 	return bus.New(bus.Config{Store: store, Checkpoints: store, Mint: domain.NewMint(time.Now, rand.Reader), Now: time.Now})
 }
 
-// ends returns a constructor of the ends of a bus, for watermill's suite.
+// ends returns a constructor of a publisher and a subscriber of a bus, for
+// watermill's suite.
 func ends(b *bus.Bus) tests.ConsumerGroupPubSubConstructor {
 	return func(t *testing.T, group string) (message.Publisher, message.Subscriber) {
 		s, err := b.Subscriber(group)
@@ -47,8 +51,8 @@ func ends(b *bus.Bus) tests.ConsumerGroupPubSubConstructor {
 	}
 }
 
-// TestWatermillsSuite is what watermill demands of every Pub/Sub: with its small
-// numbers of messages, or with the large ones if the environment sets
+// TestWatermillsSuite runs the suite that watermill provides for every Pub/Sub: with
+// its small numbers of messages, or with the large ones if the environment sets
 // LEDGER_TEST_LONG.
 func TestWatermillsSuite(t *testing.T) {
 	features := tests.Features{ConsumerGroups: true, GuaranteedOrder: true, Persistent: true, ForceShort: os.Getenv("LEDGER_TEST_LONG") == ""}
@@ -64,7 +68,7 @@ func TestWatermillsSuite(t *testing.T) {
 	})
 }
 
-// receive returns the next message, which is not acknowledged.
+// receive returns the next message of a channel, which it does not acknowledge.
 func receive(t *testing.T, from <-chan *message.Message) *message.Message {
 	t.Helper()
 	select {
@@ -79,6 +83,7 @@ func receive(t *testing.T, from <-chan *message.Message) *message.Message {
 	return nil
 }
 
+// subscribe returns a new subscription of a group to a topic, and its Subscriber.
 func subscribe(t *testing.T, b *bus.Bus, group, topic string) (<-chan *message.Message, *bus.Subscriber) {
 	t.Helper()
 	s, err := b.Subscriber(group)
@@ -93,6 +98,8 @@ func subscribe(t *testing.T, b *bus.Bus, group, topic string) (<-chan *message.M
 	return out, s
 }
 
+// A message arrives with its UUID, payload and metadata, also if the payload is not
+// JSON or not UTF-8.
 func TestAMessageComesAsItWasPublished(t *testing.T) {
 	t.Parallel()
 	b := busOver(openStore(t))
@@ -117,7 +124,8 @@ func TestAMessageComesAsItWasPublished(t *testing.T) {
 	}
 }
 
-// A group goes on where it was in another process, which the other bus is.
+// In another process, a group continues with the first message that was not
+// acknowledged.
 func TestAGroupGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
@@ -149,7 +157,9 @@ func TestAGroupGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-// A late store has a message published right after each read that found none.
+// A late store calls publish right after each read of topic t that found no message.
+// Its Follow fails at the end of the log, where a subscriber would wait for ever for
+// a message that it has missed.
 type late struct {
 	*embedded.Store
 	publish func()
@@ -169,7 +179,8 @@ func (l late) Read(ctx context.Context, s events.Stream, after events.Revision) 
 	}
 }
 
-// Follow fails where nothing would be yielded, as the message has come by then.
+// Follow fails after the last record, because the test has published the message by
+// then.
 func (l late) Follow(ctx context.Context, after events.Position, f ...events.Following) iter.Seq2[events.Entry, error] {
 	if after.Compare(l.Head()) < 0 {
 		return l.Store.Follow(ctx, after, f...)
@@ -179,7 +190,8 @@ func (l late) Follow(ctx context.Context, after events.Position, f ...events.Fol
 	}
 }
 
-// A message that is published between the read of a subscriber and its wait comes.
+// A message that is published between the last read of a subscriber and its wait is
+// delivered.
 func TestAMessagePublishedBetweenReadAndWaitComes(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
@@ -200,7 +212,8 @@ func TestAMessagePublishedBetweenReadAndWaitComes(t *testing.T) {
 	receive(t, from).Ack()
 }
 
-// Topics of which one name begins with the other's do not mix.
+// A subscriber receives no messages of topics whose names begin with the name of its
+// topic.
 func TestATopicHasItsOwnMessages(t *testing.T) {
 	t.Parallel()
 	b := busOver(openStore(t))
@@ -215,6 +228,8 @@ func TestATopicHasItsOwnMessages(t *testing.T) {
 	}
 }
 
+// Invalid topics, groups and messages, and calls after Close, return their sentinel
+// errors.
 func TestInvalidNamesAndMessagesAreRefused(t *testing.T) {
 	t.Parallel()
 	b := busOver(openStore(t))
@@ -252,9 +267,11 @@ func TestInvalidNamesAndMessagesAreRefused(t *testing.T) {
 	}
 }
 
+// second returns the second of two values, an error.
 func second[T any](_ T, err error) error { return err }
 
-// A store that closes ends a subscription, and Config.Failed is called.
+// An error of the store closes the channel of a subscription and reaches
+// Config.Failed.
 func TestTheErrorThatEndsASubscriptionIsReported(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)

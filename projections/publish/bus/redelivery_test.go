@@ -17,6 +17,7 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish/bus"
 )
 
+// put publishes a message for each UUID.
 func put(t *testing.T, b *bus.Bus, topic string, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
@@ -26,12 +27,12 @@ func put(t *testing.T, b *bus.Bus, topic string, ids ...string) {
 	}
 }
 
-// A subscriber that has subscribed and takes nothing from its channel holds up
-// neither the others of its group nor other groups.
+// A subscription that receives no message from its channel blocks neither the others
+// of its group nor other groups.
 func TestASubscriberThatDoesNotReceiveBlocksNoOther(t *testing.T) {
 	t.Parallel()
 	b := busOver(openStore(t))
-	subscribe(t, b, "g", "t") // and receives nothing
+	subscribe(t, b, "g", "t")
 	put(t, b, "t", "0", "1", "2")
 	for _, group := range []string{"g", "other"} {
 		from, _ := subscribe(t, b, group, "t")
@@ -45,7 +46,8 @@ func TestASubscriberThatDoesNotReceiveBlocksNoOther(t *testing.T) {
 	}
 }
 
-// A message that is refused comes again at once, and then after growing waits.
+// A refused message is redelivered at once, and after further refusals with growing
+// delays.
 func TestARefusedMessageComesAgainAfterGrowingWaits(t *testing.T) {
 	t.Parallel()
 	b := busOver(openStore(t))
@@ -60,6 +62,7 @@ func TestARefusedMessageComesAgainAfterGrowingWaits(t *testing.T) {
 	}
 }
 
+// busWith returns a new bus over a store, with other checkpoints and a Redelivery.
 func busWith(store *embedded.Store, kept projections.Checkpoints, r bus.Redelivery) *bus.Bus {
 	return bus.New(bus.Config{Store: store, Checkpoints: kept, Mint: domain.NewMint(time.Now, rand.Reader), Now: time.Now, Redelivery: r})
 }
@@ -76,6 +79,7 @@ func deadLetters(t *testing.T, b *bus.Bus) (all []bus.DeadLetter) {
 	return all
 }
 
+// wants returns the next message, which must have this UUID.
 func wants(t *testing.T, from <-chan *message.Message, id string) *message.Message {
 	t.Helper()
 	m := receive(t, from)
@@ -85,9 +89,9 @@ func wants(t *testing.T, from <-chan *message.Message, id string) *message.Messa
 	return m
 }
 
-// A message that is always refused becomes a dead letter, and those behind it come.
-// When it is released it comes again, also in another process, and is no dead
-// letter once it is acknowledged.
+// A message becomes a dead letter after the set number of refusals, and the next
+// messages are delivered. Release redelivers it, also in another process, and it is
+// no dead letter once it is acknowledged.
 func TestAMessageThatIsAlwaysRefusedBecomesADeadLetter(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
@@ -135,7 +139,7 @@ func TestAMessageThatIsAlwaysRefusedBecomesADeadLetter(t *testing.T) {
 	}
 }
 
-// Release wakes a group that waits for messages, whichever process it is in.
+// Release wakes a group that waits for messages in another process.
 func TestReleaseReachesAGroupThatWaits(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
@@ -150,9 +154,9 @@ func TestReleaseReachesAGroupThatWaits(t *testing.T) {
 	wants(t, from, "0").Ack()
 }
 
-// A message that a subscriber received and does not answer goes to another one,
-// and becomes a dead letter when that has happened too often. The subscriber that
-// had it first can still acknowledge it.
+// A message without an answer within AckWait is delivered to another subscription,
+// and becomes a dead letter after the set number of such deliveries. The subscription
+// that had it first can still acknowledge it.
 func TestAnUnansweredMessageGoesToAnotherSubscriber(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
@@ -181,7 +185,8 @@ func TestAnUnansweredMessageGoesToAnotherSubscriber(t *testing.T) {
 	}
 }
 
-// What a subscriber had when it closed goes to another at once.
+// The unacknowledged message of a closed subscription is delivered to another one at
+// once.
 func TestAClosedSubscriberGivesItsMessageBack(t *testing.T) {
 	t.Parallel()
 	b := busOver(openStore(t))
@@ -208,7 +213,7 @@ func TestAClosedSubscriberGivesItsMessageBack(t *testing.T) {
 	wants(t, from, "1").Ack()
 }
 
-// A message that cannot be read is a dead letter at once.
+// A message whose record does not decode is a dead letter at once.
 func TestADamagedMessageIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
@@ -228,15 +233,15 @@ func TestADamagedMessageIsADeadLetter(t *testing.T) {
 	}
 }
 
-// unsaved are checkpoints that do not take the offset that is behind a dead letter.
+// An unsaved is a Checkpoints whose saves fail with errUnsaved.
 type unsaved struct{ projections.Checkpoints }
 
 var errUnsaved = errors.New("it is not saved")
 
 func (unsaved) SaveCheckpoint(context.Context, string, []byte) error { return errUnsaved }
 
-// A process that ends between the record of a dead letter and the offset behind it
-// leaves one dead letter, which is not handed over again.
+// If the offset is not saved after a dead letter was recorded, the next process
+// neither delivers the message nor records it again.
 func TestADeadLetterIsListedOnce(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
@@ -264,7 +269,8 @@ func TestADeadLetterIsListedOnce(t *testing.T) {
 	}
 }
 
-// What a subscriber does to a message that it refuses is not seen by the next.
+// A subscriber that changes a message before it refuses it does not change the
+// redelivered one.
 func TestARefusedMessageComesAsItWasPublished(t *testing.T) {
 	t.Parallel()
 	b := busOver(openStore(t))
@@ -279,7 +285,8 @@ func TestARefusedMessageComesAsItWasPublished(t *testing.T) {
 	}
 }
 
-// The records of dead letters are for ever.
+// The records of a dead letter stream have the kinds and the JSON that
+// docs/formats.md documents, which never change.
 func TestRecordsOfDeadLetters(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)

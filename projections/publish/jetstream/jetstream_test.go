@@ -17,8 +17,8 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish/jetstream"
 )
 
-// serve starts a server on loopback that keeps streams in a folder and syncs
-// each message, unless change says otherwise.
+// serve starts a server on loopback with JetStream in a temporary folder, which syncs
+// each message. change may alter its options.
 func serve(t *testing.T, change ...func(*server.Options)) *server.Server {
 	t.Helper()
 	o := &server.Options{
@@ -39,11 +39,13 @@ func serve(t *testing.T, change ...func(*server.Options)) *server.Server {
 	return s
 }
 
+// stop shuts a server down and waits until it has ended.
 func stop(s *server.Server) {
 	s.Shutdown()
 	s.WaitForShutdown()
 }
 
+// topic parses a topic.
 func topic(t *testing.T, text string) publish.Topic {
 	t.Helper()
 	parsed, err := publish.ParseTopic(text)
@@ -53,6 +55,7 @@ func topic(t *testing.T, text string) publish.Topic {
 	return parsed
 }
 
+// open opens a publisher, which the end of the test closes.
 func open(t *testing.T, url, text string) *jetstream.Publisher {
 	t.Helper()
 	p, err := jetstream.Open(t.Context(), url, topic(t, text), "test")
@@ -63,7 +66,7 @@ func open(t *testing.T, url, text string) *jetstream.Publisher {
 	return p
 }
 
-// stored returns what a stream of a server holds, in order.
+// stored returns the messages in the stream of a subject, in order.
 func stored(t *testing.T, s *server.Server, subject string) (all []*nats.Msg) {
 	t.Helper()
 	conn, err := nats.Connect(s.ClientURL())
@@ -97,6 +100,8 @@ func stored(t *testing.T, s *server.Server, subject string) (all []*nats.Msg) {
 	return all
 }
 
+// A message arrives with its UUID, payload and metadata, also values that a header
+// cannot carry, and a repeated UUID is dropped.
 func TestAMessageArrivesWithEveryValue(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -130,6 +135,8 @@ func TestAMessageArrivesWithEveryValue(t *testing.T) {
 	}
 }
 
+// Open returns the sentinel and the advice for each invalid URL or unusable server,
+// and no error contains the password.
 func TestAWrongURLIsRefused(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(o *server.Options) { o.Username, o.Password = "ada", "s3cret" })
@@ -170,6 +177,9 @@ func TestAWrongURLIsRefused(t *testing.T) {
 	}
 }
 
+// Open uses the stream that stores every subject of the topic. It returns an
+// ErrStream if another stream than the named one does, or if a stream stores some of
+// the subjects.
 func TestAnExistingStreamIsUsed(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -201,6 +211,8 @@ func TestAnExistingStreamIsUsed(t *testing.T) {
 	}
 }
 
+// Publish returns an ErrUnavailable while the server is down, and succeeds after its
+// restart.
 func TestAServerThatIsAwayIsUnavailableUntilItIsBack(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

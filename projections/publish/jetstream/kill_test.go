@@ -25,14 +25,15 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish/jetstream"
 )
 
-// The variables of the environment that make of the test a program that
-// publishes, and say how many records there are.
+// The environment variables that make the test program a publisher, with its store
+// and its target, and the one that sets the number of records.
 const (
 	publisherStore  = "LEDGER_TEST_PUBLISHER_STORE"
 	publisherTarget = "LEDGER_TEST_PUBLISHER_TARGET"
 	manyRecords     = "LEDGER_TEST_PUBLISH_EVENTS"
 )
 
+// streams is the number of streams of records in the store.
 const streams = 40
 
 func TestMain(m *testing.M) {
@@ -46,7 +47,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// publishAll is the program that is killed.
+// publishAll is the publisher that the test kills: it publishes the store in dir to
+// target.
 func publishAll(dir, target string) error {
 	ctx := context.Background()
 	store, err := embedded.Open(ctx, dir, embedded.Config{})
@@ -69,10 +71,10 @@ func publishAll(dir, target string) error {
 	}, p)
 }
 
-// The publisher is killed three times and the server restarted once, while it
-// publishes: five times and twice, with more records, if the environment sets
-// LEDGER_TEST_LONG. Every record arrives, the records of a stream arrive in order,
-// and a repeated delivery has the same bytes.
+// While the publisher is killed three times and the server restarted once, every
+// record arrives, the records of a stream in order, and each repeat with the same
+// bytes. If the environment sets LEDGER_TEST_LONG, there are five kills, two restarts
+// and more records.
 func TestAllArriveThoughPublisherAndServerDie(t *testing.T) {
 	t.Parallel()
 	records, publisherKills, serverRestarts := 600, 3, 1
@@ -143,7 +145,8 @@ func TestAllArriveThoughPublisherAndServerDie(t *testing.T) {
 	t.Logf("%d records arrived, %d of them again; %d kills, %d restarts", len(ids), repeats, kills, serverRestarts)
 }
 
-// write fills a store with records and returns the ID of each by its place.
+// write fills a store with records and returns the event ID of each by its stream and
+// revision.
 func write(t *testing.T, dir string, records int) map[string]string {
 	t.Helper()
 	store, err := embedded.Open(t.Context(), dir, embedded.Config{})
@@ -155,7 +158,8 @@ func write(t *testing.T, dir string, records int) map[string]string {
 	all := map[string]string{}
 	lengths := make([]events.Revision, streams)
 	for n := 0; n < records; {
-		s := n / 50 % streams // in runs, so that the log turns from stream to stream
+		// Each run of 50 records has another stream.
+		s := n / 50 % streams
 		stream := events.Stream(fmt.Sprintf("thing-%d", s))
 		var batch []events.Record
 		for range min(50, records-n) {
@@ -176,12 +180,14 @@ func write(t *testing.T, dir string, records int) map[string]string {
 	return all
 }
 
-// A publisher is a program that publishes.
+// A publisher is a running process of this test program that publishes. told has its
+// standard error.
 type publisher struct {
 	*exec.Cmd
 	told *bytes.Buffer
 }
 
+// begin starts a publisher.
 func begin(t *testing.T, dir, target string) publisher {
 	t.Helper()
 	self, err := os.Executable()
@@ -198,7 +204,7 @@ func begin(t *testing.T, dir, target string) publisher {
 	return publisher{cmd, told}
 }
 
-// kill kills a program and reports whether it was still at work. On a busy
+// kill kills a publisher and reports whether it was still publishing. On a busy
 // machine it may have published everything by then, which is no failure.
 func (p publisher) kill(t *testing.T) bool {
 	t.Helper()
@@ -213,7 +219,8 @@ func (p publisher) kill(t *testing.T) bool {
 	return err != nil
 }
 
-// A watcher knows how much a server has, over its restarts.
+// A watcher reads the number of messages in the stream, also after restarts of the
+// server.
 type watcher struct{ js nats.JetStreamContext }
 
 func watch(t *testing.T, target string) watcher {
@@ -230,7 +237,7 @@ func watch(t *testing.T, target string) watcher {
 	return watcher{js}
 }
 
-// await returns once the stream has so many messages.
+// await returns once the stream has a number of messages.
 func (w watcher) await(t *testing.T, messages uint64) {
 	t.Helper()
 	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(2 * time.Millisecond) {

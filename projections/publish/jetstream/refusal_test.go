@@ -26,12 +26,13 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish/jetstream"
 )
 
-// serial gives each message an ID of its own.
+// serial returns a message with the ID of a number, so that the server drops no
+// message as a repeat.
 func serial(n int, data []byte) *message.Message {
 	return message.NewMessage(fmt.Sprintf("evt_%d", n), data)
 }
 
-// administered returns a server's streams as who looks after them sees them.
+// administered returns a JetStream client with every right on a server.
 func administered(t *testing.T, s *server.Server) nats.JetStreamContext {
 	t.Helper()
 	conn, err := nats.Connect(s.ClientURL())
@@ -46,6 +47,7 @@ func administered(t *testing.T, s *server.Server) nats.JetStreamContext {
 	return js
 }
 
+// keep creates a stream.
 func keep(t *testing.T, js nats.JetStreamContext, cfg nats.StreamConfig) {
 	t.Helper()
 	if _, err := js.AddStream(&cfg); err != nil {
@@ -53,8 +55,8 @@ func keep(t *testing.T, js nats.JetStreamContext, cfg nats.StreamConfig) {
 	}
 }
 
-// A topic that a server could not tell from a pattern, or not read at all, is
-// refused before anything is made there.
+// Open returns an ErrBadTopic for a topic that is no subject, or a pattern, and
+// creates no stream. Any other text can be published to.
 func TestATopicThatIsNoSubjectIsRefused(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -73,6 +75,8 @@ func TestATopicThatIsNoSubjectIsRefused(t *testing.T) {
 	}
 }
 
+// A message over a limit of the server or stream is an ErrUnacceptable that names the
+// limit, and the connection remains usable.
 func TestWhatTheServerNeverTakesIsUnacceptable(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -104,7 +108,8 @@ func TestWhatTheServerNeverTakesIsUnacceptable(t *testing.T) {
 	}
 }
 
-// A stream that is full, or was removed, costs no record.
+// A message for a full or removed stream is an ErrUnavailable, and the stream accepts
+// it once it has room.
 func TestAStreamWithoutRoomIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -136,8 +141,8 @@ func TestAStreamWithoutRoomIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A server that does not understand a line ends the connection, and the client
-// gives it up for good. The publisher does not.
+// After a protocol error, the server closes the connection and the NATS client does
+// not reconnect. The Publisher connects anew, unless it is closed.
 func TestAClosedConnectionIsReplaced(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(o *server.Options) { o.MaxControlLine = 1024 })
@@ -156,7 +161,8 @@ func TestAClosedConnectionIsReplaced(t *testing.T) {
 	}
 }
 
-// Who may not publish is told so, by name of the subject.
+// Missing rights are reported with the server's reason, which names the subject, and
+// without the password.
 func TestMissingPermissionsAreReported(t *testing.T) {
 	t.Parallel()
 	deny := func(subject string) *server.Permissions {
@@ -182,8 +188,8 @@ func TestMissingPermissionsAreReported(t *testing.T) {
 	<-done
 }
 
-// certificate makes a certificate for this machine and returns it, and the file
-// of its authority.
+// certificate returns a new certificate for 127.0.0.1 and the path of a file with its
+// authority.
 func certificate(t *testing.T) (tls.Certificate, string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -205,6 +211,8 @@ func certificate(t *testing.T) (tls.Certificate, string) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, path
 }
 
+// A TLS connection succeeds only with the authority of the server in ca. Any other
+// URL is an ErrRefused without credentials.
 func TestTLSIsCheckedAgainstTheAuthorityThatIsNamed(t *testing.T) {
 	t.Parallel()
 	pair, ca := certificate(t)

@@ -20,8 +20,8 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish/jsonl"
 )
 
-// fullDisk makes of the test a program whose disk is full for a while: it names
-// the file that it publishes to.
+// fullDisk is the variable that makes the test program publish to a full disk. Its
+// value is the path of the file.
 const fullDisk = "LEDGER_TEST_FULL_DISK"
 
 func TestMain(m *testing.M) {
@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// publishToAFullDisk publishes ten records where there is room for four and a
-// half, and again when there is room for all.
+// publishToAFullDisk publishes ten records while there is room for four and a half,
+// and again when there is room for all.
 func publishToAFullDisk(path string) error {
 	signal.Ignore(syscall.SIGXFSZ)
 	f, err := jsonl.Open(path, at(0))
@@ -82,6 +82,9 @@ func room(size uint64) error {
 	return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit)
 }
 
+// A full disk is an ErrUnavailable that leaves the file as it was; with room again
+// every record is written once. It runs in a process of its own, whose file size is
+// limited.
 func TestAFullDiskIsUnavailable(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
@@ -97,7 +100,8 @@ func TestAFullDiskIsUnavailable(t *testing.T) {
 	holds(t, path, 10)
 }
 
-// An acknowledged record is in the file of that name, even after a removal.
+// After a file is removed, moved or replaced, acknowledged records are in a new file
+// of its name. A File that lost its folder is unavailable until the folder is back.
 func TestARemovedFileIsRecreated(t *testing.T) {
 	t.Parallel()
 	for what, change := range map[string]func(path string) error{
@@ -144,7 +148,7 @@ func TestARemovedFileIsRecreated(t *testing.T) {
 	holds(t, filepath.Join(dir, "f"), 3)
 }
 
-// revisions are those of the lines of a file.
+// revisions returns the revision of each line of a file.
 func revisions(t *testing.T, path string) (all []int) {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -161,8 +165,8 @@ func revisions(t *testing.T, path string) (all []int) {
 	return all
 }
 
-// A file is removed while records are written into it. A record whose write
-// begins after that is in the file that is made anew.
+// A file is removed while records are written. Each record whose write begins after
+// that is in the recreated file.
 func TestAFileRemovedDuringAWriteIsRecreated(t *testing.T) {
 	t.Parallel()
 	for range 20 {
@@ -203,6 +207,8 @@ func TestAFileRemovedDuringAWriteIsRecreated(t *testing.T) {
 	}
 }
 
+// After another process truncates the file, new lines follow its remaining whole
+// lines, and the missing records that are published again are written.
 func TestATruncatedFileKeepsWholeLines(t *testing.T) {
 	t.Parallel()
 	whole := filepath.Join(t.TempDir(), "whole")
@@ -229,7 +235,8 @@ func TestATruncatedFileKeepsWholeLines(t *testing.T) {
 	}
 }
 
-// What others append is left as it is, and costs no record.
+// Foreign text at the end of the file is not changed and makes the target
+// unavailable. Once it is removed, publishing continues.
 func TestWhatOthersAppendIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "f")
@@ -257,8 +264,8 @@ func TestWhatOthersAppendIsWaitedFor(t *testing.T) {
 	holds(t, path, 3)
 }
 
-// A record that was set aside and came late stands behind later ones. It does not
-// hide those that a checkpoint before them asks for again.
+// A retried record is behind later ones in the file. Opening the file still finds the
+// records after the checkpoint that precede it.
 func TestALateRecordHidesNoOther(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "f")
@@ -277,8 +284,8 @@ func TestALateRecordHidesNoOther(t *testing.T) {
 	}
 }
 
-// More records than are remembered pass through, and the last ones are still
-// known.
+// Records that are published again are not written again, although the File caches a
+// bounded number of IDs.
 func TestRepeatedRecordsAreWrittenOnce(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "f")

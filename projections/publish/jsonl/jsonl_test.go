@@ -16,7 +16,8 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish/jsonl"
 )
 
-// record returns a message such as package publish makes.
+// record returns a message as package publish makes it, with number n as its ID,
+// revision and position.
 func record(n int, data string) *message.Message {
 	m := message.NewMessage(fmt.Sprintf("evt_%026d", n), []byte(data))
 	m.Metadata = message.Metadata{
@@ -26,8 +27,10 @@ func record(n int, data string) *message.Message {
 	return m
 }
 
+// at returns the position of record n.
 func at(n uint64) events.Position { return events.NewPosition(n, n) }
 
+// open opens a file for a consumer at position p.
 func open(t *testing.T, path string, p events.Position) *jsonl.File {
 	t.Helper()
 	f, err := jsonl.Open(path, p)
@@ -38,6 +41,7 @@ func open(t *testing.T, path string, p events.Position) *jsonl.File {
 	return f
 }
 
+// put publishes the records from one number to another in one call.
 func put(t *testing.T, f *jsonl.File, from, to int) {
 	t.Helper()
 	var all []*message.Message
@@ -49,7 +53,7 @@ func put(t *testing.T, f *jsonl.File, from, to int) {
 	}
 }
 
-// holds checks that a file is the records 1 to n, once each and in order.
+// holds checks that a file contains the records 1 to n, each once and in order.
 func holds(t *testing.T, path string, n int) {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -71,6 +75,7 @@ func holds(t *testing.T, path string, n int) {
 	}
 }
 
+// A line has the documented members, and its data are on one line or in base64.
 func TestALineIsTheRecord(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "f")
@@ -89,8 +94,8 @@ func TestALineIsTheRecord(t *testing.T) {
 	}
 }
 
-// The file is cut all along, as a power cut may leave it, and what
-// the checkpoint does not have is published again.
+// After a power cut that leaves any part of the file, with any checkpoint, publishing
+// the records after the checkpoint leaves each record in the file once and in order.
 func TestEachRecordIsThereOnceAfterAnyCut(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -118,6 +123,7 @@ func TestEachRecordIsThereOnceAfterAnyCut(t *testing.T) {
 	}
 }
 
+// Lines longer than a chunk of the backward reader are found and not repeated.
 func TestLinesLongerThanAChunkAreFound(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "f")
@@ -140,6 +146,8 @@ func TestLinesLongerThanAChunkAreFound(t *testing.T) {
 	holds(t, path, 5)
 }
 
+// Open returns an ErrForeign for a file with other contents and does not change it.
+// The partial first line of a record is no such file.
 func TestAForeignFileIsNotChanged(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"notes", "notes\n", "{}\n", `{"id":"x"}` + "\n", `{"id":"x","position":"y"}` + "\n", "\n", "{\"i"} {
@@ -167,6 +175,7 @@ func TestAForeignFileIsNotChanged(t *testing.T) {
 	}
 }
 
+// A file is open in one File at a time, and a closed File returns ErrClosed.
 func TestAFileHasOneWriter(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "f")
@@ -183,6 +192,8 @@ func TestAFileHasOneWriter(t *testing.T) {
 	put(t, open(t, path, at(0)), 1, 1)
 }
 
+// Open leaves the whole lines of a file, or returns an ErrForeign and leaves every
+// byte.
 func FuzzOpen(f *testing.F) {
 	f.Add([]byte(`{"id":"evt_1","position":"1"}`+"\n"), uint64(0))
 	f.Add([]byte("\n\n{"), uint64(3))
