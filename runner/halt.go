@@ -11,17 +11,19 @@ import (
 	"github.com/settlement-ledger/ledger/registry"
 )
 
-// The number of tries to record an interruption, and the backoff after the first try, which
-// doubles each time.
+// The number of tries to record an interruption, and the pause after the first try, which
+// doubles with each further one.
 const (
 	haltTries = 6
 	haltPause = 10 * time.Millisecond
 )
 
-// halt ends a run that failed or was interrupted, and returns the reason. It records an end
-// for each open call, dismisses open permission requests, and records the interruption last,
-// in one append unless the store's limit requires several. It uses a context of its own that
-// ends after Config.Grace.
+// halt ends a run that failed or was interrupted, and returns the reason. It records an
+// end for each open call, dismisses open permission requests, and records the
+// interruption last, in one append unless the store's limit requires several. It uses a
+// context of its own that ends after Config.Grace. If the interruption cannot be
+// recorded, halt returns that error joined to the reason, and the next run or recovery
+// ends the open calls.
 //
 // halt first resolves appends of the run with an open outcome, because a reply or a start in
 // them needs an end too. It records nothing if another process owns the session, or if the run
@@ -50,7 +52,9 @@ func (c *runState) halt(ctx context.Context, failed error) error {
 	return failed
 }
 
-// recordHalt retries tryHalt with backoff until its outcome is certain.
+// recordHalt repeats tryHalt with growing pauses until the outcome is certain, the tries
+// are used up, or ctx ends. Before each try it resolves the open outcome of the one
+// before, so that an interruption is recorded once.
 func (c *runState) recordHalt(ctx context.Context, note events.SessionInterrupted, interrupted bool) error {
 	for try := 1; ; try++ {
 		err := c.journal.writer.Flush(ctx)
@@ -64,7 +68,9 @@ func (c *runState) recordHalt(ctx context.Context, note events.SessionInterrupte
 	}
 }
 
-// tryHalt appends the ends and the interruption that are not yet on record.
+// tryHalt appends the ends and the interruption that are not yet on record, after it has
+// read the session again. It appends nothing for a run that failed and left nothing open,
+// and returns ErrElsewhere if another process owns the open calls.
 func (c *runState) tryHalt(ctx context.Context, note events.SessionInterrupted, interrupted bool) error {
 	if err := c.refresh(ctx); err != nil {
 		return err
@@ -89,8 +95,9 @@ func (c *runState) tryHalt(ctx context.Context, note events.SessionInterrupted, 
 	return c.journal.record(ctx, append(drafts, interruption)...)
 }
 
-// interruptedEnd returns the end of a call at an interruption. A call that began before this
-// run is lost, as it is in a run without an interruption.
+// interruptedEnd returns the end of a call at an interruption. A call that began before
+// this run is lost, as in a run without an interruption: no code of this process knows
+// its outcome.
 func (c *runState) interruptedEnd(a openCall, reason domain.Interruption) domain.Settlement {
 	if a.Started == nil {
 		end := domain.InterruptedBefore(reason)

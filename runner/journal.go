@@ -11,33 +11,47 @@ import (
 	"github.com/settlement-ledger/ledger/registry"
 )
 
-// A messageCall identifies a call within its session.
+// A messageCall identifies a call within its session. Call IDs are unique within a
+// message only.
 type messageCall struct {
 	message domain.MessageID
 	call    domain.CallID
 }
 
 // A sessionJournal records the calls of one session in its stream. It implements
-// registry.Journal and is the only appender to the session in this process.
+// registry.Journal and is the only appender to the session in this process. It is safe
+// for concurrent use.
+//
+// It holds the state of the calls of this run in memory, so that Settle of the registry
+// needs no read: the runner tracks a call before it settles it, and each append updates
+// the state. No lock is held during an append, except notes for reading.
 type sessionJournal struct {
 	ledger *events.Ledger
 	writer *events.Writer
 
-	session    domain.SessionID
-	allowances AllowedRules // nil: no rules are recorded
+	session domain.SessionID
+	// allowances has the permission rules of running calls. Nil: no rules are recorded.
+	allowances AllowedRules
 
-	notes struct { // taken before mu
-		sync.RWMutex      // held for reading while a note is recorded
-		closed       bool // notes are rejected
+	// notes guards the recording of notes. It is locked before mu.
+	notes struct {
+		// A note holds the lock for reading while it is recorded, so that close waits for
+		// it.
+		sync.RWMutex
+		// closed is set while notes are rejected.
+		closed bool
 	}
 	mu struct {
 		sync.Mutex
+		// recorded has the state of each tracked call.
 		recorded map[messageCall]registry.Recorded
-		starts   map[messageCall]domain.EventID // causation of a call's next event: its reply, then its start
+		// starts has the causation of the next event of each call: its start if the call
+		// began, and its reply before.
+		starts map[messageCall]domain.EventID
 	}
 }
 
-// newJournal returns a journal that appends with w.
+// newJournal returns a journal that appends with w. It tracks no call and accepts notes.
 func newJournal(l *events.Ledger, w *events.Writer) *sessionJournal {
 	j := &sessionJournal{ledger: l, writer: w}
 	j.mu.recorded = map[messageCall]registry.Recorded{}
@@ -45,7 +59,8 @@ func newJournal(l *events.Ledger, w *events.Writer) *sessionJournal {
 	return j
 }
 
-// track adds a call with its recorded state. Recorded answers for tracked calls only.
+// track adds a call with its recorded state, as the fold of the session has it. Recorded
+// returns tracked calls only.
 func (j *sessionJournal) track(a openCall) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -57,7 +72,8 @@ func (j *sessionJournal) track(a openCall) {
 	}
 }
 
-// Recorded returns the record of a tracked call, and ErrNotAsked for any other.
+// Recorded returns the record of a tracked call, and ErrNotAsked for any other. It reads
+// no event.
 func (j *sessionJournal) Recorded(_ context.Context, message domain.MessageID, call domain.CallID) (registry.Recorded, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -68,7 +84,7 @@ func (j *sessionJournal) Recorded(_ context.Context, message domain.MessageID, c
 	return recorded, nil
 }
 
-// tracks reports whether a call is tracked.
+// tracks reports whether a call is tracked: whether this run has begun to settle it.
 func (j *sessionJournal) tracks(key messageCall) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -84,9 +100,9 @@ func (j *sessionJournal) cause(key messageCall) domain.EventID {
 	return j.mu.starts[key]
 }
 
-// Begin appends the start of a call. The call counts as begun, and the start is the cause of
-// its later events, unless the store refused the append: a start whose outcome is open is on
-// record before any later event of the session.
+// Begin appends the start of a call. The call counts as begun, and the start is the cause
+// of its later events, unless the store refused the append: a start whose outcome is open
+// is resolved, and so on record, before any later event of the session.
 func (j *sessionJournal) Begin(ctx context.Context, start events.Draft) error {
 	e := start.Event.(events.CallStarted)
 	key := messageCall{e.Message, e.Call}
@@ -107,7 +123,8 @@ func (j *sessionJournal) begun(key messageCall, start domain.EventID) {
 	j.mu.recorded[key], j.mu.starts[key] = recorded, start
 }
 
-// Settle appends the end of a call, with the rules that allowed it.
+// Settle appends the end of a call, with the rules that allowed it. After nil, Recorded
+// returns the settlement.
 func (j *sessionJournal) Settle(ctx context.Context, end events.Draft) error {
 	e := end.Event.(events.CallSettled)
 	key := messageCall{e.Message, e.Call}
@@ -127,7 +144,7 @@ func (j *sessionJournal) Settle(ctx context.Context, end events.Draft) error {
 }
 
 // withAllowedRules returns the end of a call with the permission rules that allowed its
-// requests.
+// requests, so that an auditor sees why they were allowed.
 func (j *sessionJournal) withAllowedRules(e events.CallSettled) events.CallSettled {
 	if j.allowances != nil {
 		e.Allowed = j.allowances.Of(j.invocation(e))
@@ -140,9 +157,9 @@ func (j *sessionJournal) invocation(e events.CallSettled) domain.Invocation {
 	return domain.Invocation{Session: j.session, Message: e.Message, Call: e.Call}
 }
 
-// record appends drafts in order. If one append is too large for the store, it splits them in
-// halves. After an error a prefix of the drafts may be on record. It then forgets the allowed
-// rules of the calls that ended.
+// record appends drafts in order. If one append is too large for the store, it splits the
+// drafts in halves. After an error a prefix of the drafts may be on record. After a
+// success it removes the allowed rules of the calls that ended.
 func (j *sessionJournal) record(ctx context.Context, drafts ...events.Draft) error {
 	_, err := j.writer.Append(ctx, drafts...)
 	if half := len(drafts) / 2; half > 0 && errors.Is(err, events.ErrTooLarge) {
@@ -162,19 +179,21 @@ func (j *sessionJournal) record(ctx context.Context, drafts ...events.Draft) err
 	return nil
 }
 
-// wasRejected reports whether an error of [events.Writer.Flush] says that the store rejected
-// the drafts for their content, so that they are certainly not on record.
+// wasRejected reports whether an error of [events.Writer.Flush] means that the store
+// rejected the drafts for their content, so that they are certain not to be on record.
 func wasRejected(err error) bool {
 	return errors.Is(err, events.ErrTooLarge) || errors.Is(err, events.ErrBadRecord)
 }
 
-// Late appends a result that a tool returned after its call had ended.
+// Late appends a result that a tool returned after its call had ended. Its cause is the
+// settlement.
 func (j *sessionJournal) Late(ctx context.Context, late events.Draft) error {
 	_, err := j.writer.Append(ctx, late)
 	return err
 }
 
-// Note appends another event of a call. It returns ErrNotRunning if the journal is closed.
+// Note appends another event of a call, such as a permission request. It returns
+// ErrNotRunning if the journal is closed.
 func (j *sessionJournal) Note(ctx context.Context, key messageCall, e events.Event) error {
 	j.notes.RLock()
 	defer j.notes.RUnlock()
@@ -185,15 +204,15 @@ func (j *sessionJournal) Note(ctx context.Context, key messageCall, e events.Eve
 	return err
 }
 
-// close rejects further notes and waits for those in progress. A tool that was left behind
-// must not record a permission request when no run waits for its decision.
+// close rejects further notes and waits for notes in progress. A tool that the registry
+// left behind must not record a permission request when no run waits for its decision.
 func (j *sessionJournal) close() {
 	j.notes.Lock()
 	defer j.notes.Unlock()
 	j.notes.closed = true
 }
 
-// reopen accepts notes again.
+// reopen accepts notes again, for a run that found another step after close.
 func (j *sessionJournal) reopen() {
 	j.notes.Lock()
 	defer j.notes.Unlock()

@@ -13,36 +13,49 @@ import (
 
 // The terms of a lease.
 const (
-	DefaultLease = 30 * time.Second // length of a lease
-	leaseParts   = 3                // a lease is renewed after 1/leaseParts of its length
+	// DefaultLease is the length of a lease.
+	DefaultLease = 30 * time.Second
+	// leaseParts sets the time of a renewal: after 1/leaseParts of the length of the
+	// lease. Two renewals may therefore fail before the lease runs out.
+	leaseParts = 3
 
-	// LeaseMargin is the tolerated difference between the clocks of two machines:
-	// a process is judged dead no sooner than this after its lease ran out.
+	// LeaseMargin is the tolerated difference between the clocks of two machines: another
+	// process judges this one dead no sooner than LeaseMargin after its lease ran out.
 	LeaseMargin = 10 * time.Second
 )
 
-// ErrLeaseLost says that a process must stop working: its lease ran out before it was renewed,
-// or another process recovered its work.
+// ErrLeaseLost is the cause with which a process must stop its work: its lease ran out
+// before it was renewed, or another process recovered its work.
 var ErrLeaseLost = errors.New("the lease of this process expired: other processes may declare it dead")
 
-// A Lease keeps a process on record as alive: it appends a LeaseRenewed event to the process's
-// stream each time a third of the lease has passed. It owns one goroutine. It is safe for
-// concurrent use.
+// A Lease keeps a process on record as alive: it appends a LeaseRenewed event to the
+// process's stream each time a third of the lease has passed. It is safe for concurrent
+// use.
+//
+// The two sides of a lease use different clocks, and each errs on the safe side. The
+// process stops when its monotonic clock reaches the end that it computed before the
+// append. Others compare the recorded end with their wall clock, and add LeaseMargin. It
+// owns one goroutine, which Close joins.
 type Lease struct {
+	// writer appends to the stream of the process. The lease is its only user.
 	writer  *events.Writer
 	ledger  *events.Ledger
 	process domain.ProcessID
-	length  time.Duration
+	// length is the time from a renewal to the end of the lease.
+	length time.Duration
 
+	// alive is the context of Alive, and lose ends it with a cause.
 	alive context.Context
 	lose  context.CancelCauseFunc
-	stop  context.CancelFunc
-	done  sync.WaitGroup
+	// stop ends the renewals.
+	stop context.CancelFunc
+	done sync.WaitGroup
 }
 
-// KeepLease starts renewing the lease of a process. The ProcessStarted of the process must be
-// the last event that writer appended, and its lease must run out length after now. The caller
-// closes the Lease. The context of [Lease.Alive] descends from ctx.
+// KeepLease starts to renew the lease of a process. The ProcessStarted of the process
+// must be the last event that writer appended, and its lease must run out length after
+// now. The caller closes the Lease. The context of [Lease.Alive] descends from ctx; the
+// end of ctx does not stop the renewals.
 func KeepLease(ctx context.Context, ledger *events.Ledger, writer *events.Writer, process domain.ProcessID, length time.Duration) *Lease {
 	l := &Lease{writer: writer, ledger: ledger, process: process, length: length}
 	l.alive, l.lose = context.WithCancelCause(ctx)
@@ -52,11 +65,11 @@ func KeepLease(ctx context.Context, ledger *events.Ledger, writer *events.Writer
 	return l
 }
 
-// Alive returns a context that ends with the cause ErrLeaseLost when the process must stop
-// working.
+// Alive returns a context that ends with the cause ErrLeaseLost when the process must
+// stop its work, and without it after Close.
 func (l *Lease) Alive() context.Context { return l.alive }
 
-// Close stops the renewals and waits for the goroutine. The lease then runs out by itself, or
+// Close stops the renewals and joins the goroutine. The lease then runs out by itself, or
 // ends with the ProcessStopped event that the caller appends.
 func (l *Lease) Close() {
 	l.stop()
@@ -64,8 +77,9 @@ func (l *Lease) Close() {
 	l.lose(nil)
 }
 
-// renewLoop renews the lease until ctx ends or the lease is lost. end is a monotonic time, so
-// a change of the wall clock does not move it.
+// renewLoop renews the lease until ctx ends or the lease is lost. end is a monotonic
+// time, so a change of the wall clock does not move it. A lost lease is not renewed
+// again: another process may have recovered the work.
 func (l *Lease) renewLoop(ctx context.Context, end time.Time) {
 	for {
 		if !wait(ctx, l.length/leaseParts) {
@@ -83,8 +97,9 @@ func (l *Lease) renewLoop(ctx context.Context, end time.Time) {
 	}
 }
 
-// renew appends a LeaseRenewed and retries until it is on record, another process has ended
-// this one, or the lease has run out. It returns the new end of the lease.
+// renew appends a LeaseRenewed and repeats it until it is on record, another process has
+// ended this one (a conflict), or the lease has run out. It returns the new end of the
+// lease, measured before the append, or an error.
 func (l *Lease) renew(ctx context.Context, end time.Time) (time.Time, error) {
 	ctx, cancel := context.WithDeadlineCause(ctx, end, errNotInTime)
 	defer cancel()
@@ -103,10 +118,11 @@ func (l *Lease) renew(ctx context.Context, end time.Time) (time.Time, error) {
 	}
 }
 
-// errNotInTime is the cause of a renewal that missed the end of the lease.
+// errNotInTime is the cause of a renewal that did not succeed before the end of the
+// lease.
 var errNotInTime = errors.New("it could not be renewed in time")
 
-// wait waits for d and returns true, or returns false if ctx ends first.
+// wait waits for d and returns true, or returns false at once if ctx ends first.
 func wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -9,16 +9,18 @@ import (
 	"github.com/settlement-ledger/ledger/registry"
 )
 
-// The longest cycle of calls that the detector finds, and the default number of repetitions.
+// The bounds of a cycle of calls.
 const (
 	maxPeriod     = 4
 	DefaultRounds = 3
 )
 
-// A callDigest identifies a tool name with its canonical input.
+// A callDigest is the SHA-256 of a tool name with its canonical input. Equal digests are
+// equal calls.
 type callDigest [sha256.Size]byte
 
-// digest returns the digest of a call. It hashes an input without a canonical form as it is.
+// digest returns the digest of a call. It hashes an input without a canonical form, which
+// is not JSON, unchanged.
 func digest(c domain.Call) callDigest {
 	input := c.Input
 	if canonical, err := domain.Canonical(c.Input); err == nil {
@@ -30,13 +32,19 @@ func digest(c domain.Call) callDigest {
 	return callDigest(h.Sum(nil))
 }
 
-// A loopDetector finds cycles of repeated calls in a session. It reads each message once, so
-// the cost of a step is proportional to its new calls. It is not safe for concurrent use.
+// A loopDetector finds cycles of repeated calls in a session: the same one to maxPeriod
+// calls, repeated in the same order. It reads each message once, so the cost of a step is
+// proportional to its new calls. It is not safe for concurrent use.
 type loopDetector struct {
-	rounds  int
-	read    int                                 // number of messages read
-	digests []callDigest                        // at most maxPeriod*rounds calls since the last prompt, oldest first
-	found   map[messageCall]events.LoopDetected // calls that close a loop
+	// rounds is the number of repetitions that make a loop.
+	rounds int
+	// read is the number of messages read.
+	read int
+	// digests has the latest calls since the last prompt, oldest first, at most
+	// maxPeriod*rounds.
+	digests []callDigest
+	// found has the calls that close a loop, each with the event that reports it.
+	found map[messageCall]events.LoopDetected
 }
 
 // newLoopDetector returns a detector that reports a cycle after rounds repetitions.
@@ -44,9 +52,9 @@ func newLoopDetector(rounds int) *loopDetector {
 	return &loopDetector{rounds: rounds, found: map[messageCall]events.LoopDetected{}}
 }
 
-// advance reads new messages of the session. A prompt of a person resets the detector, because
-// a repeated request by a person is no loop. In a session with a parent, prompts come from the
-// parent agent and reset nothing.
+// advance reads the new messages of the session. A prompt of a person resets the
+// detector, because a repeated request by a person is no loop. In a session with a
+// parent, prompts come from the parent agent, which may itself loop, and do not reset it.
 func (l *loopDetector) advance(s *conversation.State) {
 	for ; l.read < len(s.Messages); l.read++ {
 		m := s.Messages[l.read]
@@ -62,7 +70,8 @@ func (l *loopDetector) advance(s *conversation.State) {
 	}
 }
 
-// add appends a call to the window and stores the loop that it closes, if any.
+// add appends a call to the window of digests, and stores the loop that the call closes,
+// if any. A call that continues a loop closes it again.
 func (l *loopDetector) add(message domain.MessageID, c domain.Call) {
 	if len(l.digests) == maxPeriod*l.rounds {
 		l.digests = append(l.digests[:0], l.digests[1:]...)
@@ -75,8 +84,9 @@ func (l *loopDetector) add(message domain.MessageID, c domain.Call) {
 	}
 }
 
-// period returns the length of the shortest cycle, of at most maxPeriod calls, that the last
-// calls repeat rounds times in a row.
+// period returns the length of the shortest cycle, of at most maxPeriod calls, that the
+// last calls repeat rounds times in a row. It returns false if there is no such cycle. It
+// compares at most maxPeriod*rounds digests for each length.
 func (l *loopDetector) period() (period int, ok bool) {
 	for period := 1; period <= maxPeriod && period*l.rounds <= len(l.digests); period++ {
 		tail := l.digests[len(l.digests)-period*l.rounds:]

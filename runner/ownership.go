@@ -9,9 +9,10 @@ import (
 	"github.com/settlement-ledger/ledger/projections/conversation"
 )
 
-// checkOwner returns ErrElsewhere if a step would end calls or permission requests of another
-// process that may be alive. A call that has not begun belongs to the process whose layers its
-// turn offered. Calls of the turn that this run took are its own.
+// checkOwner returns ErrElsewhere if a step would end calls or permission requests of
+// another process that may be alive. A call that has not begun belongs to the process
+// whose layers its turn offered. Calls of the turn that this run took are its own. A step
+// that asks the model needs no check: it ends no call.
 func (c *runState) checkOwner(ctx context.Context, next step) error {
 	if c.config.Elsewhere == nil {
 		return nil
@@ -41,8 +42,10 @@ func (c *runState) checkOwner(ctx context.Context, next step) error {
 	return nil
 }
 
-// layersOf returns the layers of the tools that the last turn offered or hid, or else of the
-// last reply with an offer, together with the layers of the open calls' offers and starts.
+// layersOf returns the layers that identify the process of open calls, each once: the
+// layers of the tools that the last turn offered or hid or, if it has none, of the last
+// reply with an offer, together with the layers of the offers and starts of the open
+// calls.
 func layersOf(s *conversation.State, open []openCall) (layers []domain.LayerID) {
 	add := func(tool domain.Offered) {
 		if !tool.Layer.IsZero() && !slices.Contains(layers, tool.Layer) {

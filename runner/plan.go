@@ -8,21 +8,24 @@ import (
 	"github.com/settlement-ledger/ledger/projections/conversation"
 )
 
-// A step is the next action of a run. plan chooses it.
+// A step is the next action of a run. It is one of the types below; plan chooses it, and
+// runState.take takes it.
 type step interface{ step() }
 
 type (
-	// loseCalls ends calls that began and that no process runs any more.
+	// loseCalls ends calls that began and that no process runs any more, as lost.
 	loseCalls struct{ calls []openCall }
-	// dismissAsks ends permission requests that no caller waits for any more.
+	// dismissAsks ends permission requests that no tool waits for any more, as denied by
+	// recovery.
 	dismissAsks struct{ asks []events.PermissionRequested }
-	// settleCalls settles the calls of a reply.
+	// settleCalls settles the calls of a reply that have not begun.
 	settleCalls struct{ calls []openCall }
 	// refuseCalls ends calls that the model made although tools were disabled.
 	refuseCalls struct{ calls []openCall }
-	// askModel takes a turn: it offers tools and asks the model.
+	// askModel takes a turn: it offers tools and asks the model. last is set for the last
+	// step allowed, which offers no tools.
 	askModel struct{ last bool }
-	// idle says that the session needs no step.
+	// idle is the absence of a step: the run ends.
 	idle struct{}
 )
 
@@ -33,7 +36,8 @@ func (refuseCalls) step() {}
 func (askModel) step()    {}
 func (idle) step()        {}
 
-// An openCall is a call of a reply with the turn's offer and the event of the reply.
+// An openCall is a call of a reply with its message, the event of the reply, and the
+// offer of the turn.
 type openCall struct {
 	conversation.Call
 	message domain.MessageID
@@ -42,8 +46,14 @@ type openCall struct {
 }
 
 // plan returns the next step of a session. steps is the maximum number of replies to one
-// prompt; zero is unlimited. plan is a pure function of the recorded session. It returns
-// events.ErrUnknownKind for a session with events of unknown kinds.
+// prompt; zero is unlimited. plan is a pure function of the recorded session, so a
+// process that resumes a session takes the step that the dead one would have taken. It
+// returns events.ErrUnknownKind for a session with events of unknown kinds, which a newer
+// program wrote.
+//
+// The order of the steps matters. Permission requests come first, because their calls
+// wait for them. Calls that began come before calls that did not, since a lost call must
+// have its end before the model is asked again.
 func plan(s *conversation.State, steps int) (step, error) {
 	if len(s.Unknown) > 0 {
 		return nil, fmt.Errorf("plan session %s: %w: %s", s.Session, events.ErrUnknownKind, s.Unknown[0])
@@ -68,8 +78,8 @@ func plan(s *conversation.State, steps int) (step, error) {
 	return askModel{last: steps > 0 && s.Steps == steps-1}, nil
 }
 
-// open returns the calls of a session without a settlement: the ones that began, and the
-// ones that wait to begin.
+// open returns the calls of a session without a settlement, in order: the ones that
+// began, and the ones that wait to begin.
 func open(s *conversation.State) (begun, waiting []openCall) {
 	for _, m := range s.Messages {
 		if m.Reply == nil {
@@ -89,12 +99,13 @@ func open(s *conversation.State) (begun, waiting []openCall) {
 	return begun, waiting
 }
 
-// disabled reports whether the last reply belongs to a turn without tools. A turn without a
-// reply is taken again and does not count.
+// disabled reports whether the last reply belongs to a turn without tools. A turn without
+// a reply does not count: the next step takes the turn again.
 func disabled(s *conversation.State) bool { return s.Turn != nil && s.Replied && s.Turn.Disabled }
 
-// unanswered reports whether the model has not read the last prompt or the ends of its calls.
-// The end of a call that was disabled is not for the model.
+// unanswered reports whether the model has not read the last prompt or the ends of its
+// calls. The end of a call that was refused because tools were disabled is not for the
+// model.
 func unanswered(s *conversation.State) bool {
 	if len(s.Messages) == 0 {
 		return false

@@ -9,42 +9,51 @@ import (
 	"github.com/settlement-ledger/ledger/projections/conversation"
 )
 
-// A Provider sends turns to one model and streams its replies.
+// A Provider sends turns to one model and streams its replies. It is safe for concurrent
+// use for different sessions.
 type Provider interface {
-	// Reply sends a turn to the model and yields the parts of its reply in order.
-	// It yields an error at most once, last, with a nil Part; the runner then
-	// discards the reply. If the turn breaks a restriction of the model, Reply
-	// yields an error without sending it. Reply is safe for concurrent use for
-	// different sessions.
+	// Reply sends a turn to the model and yields the parts of its reply in order, usually
+	// with a FinishPart last. It yields an error at most once, last, with a nil Part; the
+	// runner then discards the reply and ends the run with the error. If the turn breaks
+	// a restriction of the model, Reply yields an error without sending the turn. It ends
+	// when ctx ends. It does not retain the turn.
 	Reply(ctx context.Context, turn Turn) iter.Seq2[Part, error]
 }
 
 // A Turn is the request to a model: the conversation and the tools that it may call. The
 // runner owns it; a provider must not change it.
 type Turn struct {
-	Session      domain.SessionID
-	ID           domain.TurnID
-	Message      domain.MessageID // ID of the reply
-	Agent        domain.AgentID
-	Model        string
+	Session domain.SessionID
+	ID      domain.TurnID
+	// Message is the ID of the reply.
+	Message domain.MessageID
+	Agent   domain.AgentID
+	// Model is the name of the model that the session asks for.
+	Model string
+	// Conversation has the messages of the session.
 	Conversation *conversation.State
-	Tools        []domain.Definition
-	Disabled     bool // tools are disabled: this is the last step allowed
+	// Tools are the definitions of the offered tools, in the order of the offer.
+	Tools []domain.Definition
+	// Disabled is set if tools are disabled because this is the last step allowed. The
+	// model should reply in text.
+	Disabled bool
 }
 
 // A Part is a piece of a reply: [TextPart], [CallPart] or [FinishPart].
 type Part interface{ part() }
 
-// A TextPart is text that follows the text of earlier parts.
+// A TextPart is text that follows the text of earlier parts without a separator.
 type TextPart string
 
-// A CallPart is a call that the model makes.
+// A CallPart is a call that the model makes. Its ID must be unique in the reply.
 type CallPart domain.Call
 
 // A FinishPart ends a reply, with the provider's finish reason and token counts.
 type FinishPart struct {
-	Reason string // the provider's finish reason
-	Model  string // the model that replied, if it is not the one of the turn
+	// Reason is the provider's finish reason, recorded unchanged.
+	Reason string
+	// Model is the model that replied. Empty: it is the model of the turn.
+	Model  string
 	Tokens events.Tokens
 }
 

@@ -15,8 +15,9 @@ import (
 	"github.com/settlement-ledger/ledger/projections/catalog"
 )
 
-// A ProcessList holds the processes that started and are not on record as ended, in order of
-// their start, each with its latest lease.
+// A ProcessList holds the processes that started and are not on record as ended, in the
+// order of their start, each with its latest lease. It is the state of a projection, and
+// so has JSON.
 type ProcessList struct {
 	Processes []events.ProcessStarted `json:"processes"`
 }
@@ -40,7 +41,8 @@ func Processes() projections.Projection[*ProcessList] {
 	}
 }
 
-// renew extends the lease of a process. A renewal never shortens a lease.
+// renew extends the lease of a process. A renewal never shortens a lease, so the order of
+// renewals does not matter.
 func (s *ProcessList) renew(e events.LeaseRenewed) {
 	for i, p := range s.Processes {
 		if p.Process == e.Process && p.Until.Before(e.Until) {
@@ -49,7 +51,7 @@ func (s *ProcessList) renew(e events.LeaseRenewed) {
 	}
 }
 
-// end removes a process that stopped.
+// end removes a process that stopped. An unknown process has no effect.
 func (s *ProcessList) end(process domain.ProcessID) {
 	for i, p := range s.Processes {
 		if p.Process == process {
@@ -59,17 +61,21 @@ func (s *ProcessList) end(process domain.ProcessID) {
 	}
 }
 
-// A Liveness classifies processes by their leases.
+// A Liveness classifies the processes of a ProcessList by their leases.
 type Liveness struct {
-	Dead    []events.ProcessStarted // the lease ran out, or there is no lease and another process holds the store
-	Living  []events.ProcessStarted // the lease has not run out
-	Unknown []events.ProcessStarted // there is no lease, and the process may hold the store
+	// Dead are processes whose lease ran out, and processes without a lease if the caller
+	// holds the store exclusively.
+	Dead []events.ProcessStarted
+	// Living are processes whose lease has not run out.
+	Living []events.ProcessStarted
+	// Unknown are processes without a lease that may hold the store.
+	Unknown []events.ProcessStarted
 }
 
-// Judge classifies all processes except self at the time now of the caller's clock. A process
-// with a lease is dead [LeaseMargin] after the lease has run out. A process without a lease is
-// dead if alone is set, which says that the caller holds the store exclusively, and otherwise
-// unknown.
+// Judge classifies all processes except self at the time now of the caller's clock. A
+// process with a lease is dead from [LeaseMargin] after the end of the lease. A process
+// without a lease is dead if alone is set, which means that the caller holds the store
+// exclusively, and otherwise unknown.
 func (s *ProcessList) Judge(self domain.ProcessID, now time.Time, alone bool) (j Liveness) {
 	for _, p := range s.Processes {
 		switch {
@@ -86,14 +92,19 @@ func (s *ProcessList) Judge(self domain.ProcessID, now time.Time, alone bool) (j
 }
 
 // An Orphans describes the work that dead processes left open, for [Runner.RecoverAll].
+// The caller folds Catalog and Calls from the whole log.
 type Orphans struct {
-	Processes []domain.ProcessID // the dead processes
-	Others    []domain.ProcessID // processes that may be alive; RecoverAll leaves their sessions unchanged
-	Catalog   *catalog.State
-	Calls     *calls.State
+	// Processes are the dead processes.
+	Processes []domain.ProcessID
+	// Others are processes that may be alive. RecoverAll leaves their sessions unchanged.
+	Others []domain.ProcessID
+	// Catalog has the layers of all processes, and Calls the open calls of all sessions.
+	Catalog *catalog.State
+	Calls   *calls.State
 }
 
-// A RecoveryReport lists what a recovery ended, and the sessions that it could not recover.
+// A RecoveryReport lists the processes, layers and sessions whose open work a recovery
+// ended, and the sessions that it could not recover.
 type RecoveryReport struct {
 	Processes []domain.ProcessID `json:"processes"`
 	Layers    []domain.LayerID   `json:"layers"`
@@ -101,11 +112,12 @@ type RecoveryReport struct {
 	Left      []Unrecovered      `json:"left,omitempty"`
 }
 
-// An Unrecovered is a session with open calls that a recovery could not end. The recovery left
-// it unchanged, and the next recovery tries again.
+// An Unrecovered is a session with open calls that a recovery could not end. The recovery
+// left the session unchanged, and the next recovery tries again.
 type Unrecovered struct {
 	Session domain.SessionID
-	Err     error // why
+	// Err is the reason.
+	Err error
 }
 
 // MarshalJSON writes the session and the text of the error.
@@ -168,8 +180,8 @@ func (r *Runner) RecoverAll(ctx context.Context, w Orphans) (RecoveryReport, err
 	return done, nil
 }
 
-// isSessionError reports whether an error concerns one session only, so that the others can be
-// recovered.
+// isSessionError reports whether an error concerns one session only, so that the other
+// sessions can still be recovered.
 func isSessionError(err error) bool {
 	for _, of := range []error{
 		events.ErrUnknownKind, events.ErrDamaged, events.ErrConflict, events.ErrBadRecord, events.ErrTooLarge, ErrElsewhere, ErrNoProgress,
@@ -181,7 +193,8 @@ func isSessionError(err error) bool {
 	return false
 }
 
-// Elsewhere returns a process of Others that opened one of layers, or the zero ID.
+// Elsewhere returns a process of Others that opened one of layers, or the zero ID if
+// there is none.
 func (w Orphans) Elsewhere(layers []domain.LayerID) domain.ProcessID {
 	for _, id := range layers {
 		if l, ok := w.Catalog.Brief(id); ok && slices.Contains(w.Others, l.Process) {
@@ -191,7 +204,8 @@ func (w Orphans) Elsewhere(layers []domain.LayerID) domain.ProcessID {
 	return domain.ProcessID{}
 }
 
-// runsElsewhere reports whether a process that may be alive runs a session.
+// runsElsewhere reports whether a process of Others may be running a session. It reads
+// the session only if there are Others.
 func (r *Runner) runsElsewhere(ctx context.Context, w Orphans, session domain.SessionID) (bool, error) {
 	if len(w.Others) == 0 {
 		return false, nil
@@ -215,12 +229,14 @@ func sessionsWaiting(s *calls.State) map[domain.SessionID]bool {
 	return waiting
 }
 
-// closeLayer records the closing of a layer of a dead process.
+// closeLayer records the closing of a layer of a dead process, which ends its
+// registrations.
 func (r *Runner) closeLayer(ctx context.Context, layer domain.LayerID) error {
 	return r.append(ctx, events.LayerStream(layer), events.LayerClosed{Layer: layer, Reason: events.ProcessLost})
 }
 
-// append reads the length of a stream and appends an event to its end.
+// append reads the length of a stream and appends an event at that length. It returns an
+// *events.Conflict if another process appends in between, such as a second recovery.
 func (r *Runner) append(ctx context.Context, s events.Stream, e events.Event) error {
 	var length events.Revision
 	for v, err := range r.config.Ledger.Read(ctx, s, 0) {

@@ -9,21 +9,25 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A run is the current run of a session. The first caller of Run executes it and later callers
-// join it.
+// A run is the current run of a session. The first caller of Run executes it, and later
+// callers join it.
 type run struct {
-	recovers bool            // it is a Recover, which asks no model
-	journal  *sessionJournal // nil until the run has begun; guarded by the Runner's mu
-	done     chan struct{}   // closed when the run has ended
-	err      error           // read after done
+	// recovers is set for a Recover, which asks no model.
+	recovers bool
+	// journal is nil until the run has begun. The Runner's mu guards it.
+	journal *sessionJournal
+	// done is closed when the run has ended.
+	done chan struct{}
+	// err is the result of the run. It is read after done.
+	err error
 }
 
-// Run takes steps until the session is idle: the model has read everything, or a person
+// Run takes steps until the session is idle: the model has read all messages, or a person
 // declined a call and no message was admitted since, or the allowed steps are used up. It
-// first ends calls that an earlier process left open. If the session is already running, Run
-// joins that run and returns its error; a joined caller whose ctx ends returns without ending
-// the run. If Run returns nil, the model has read every message admitted before the call,
-// unless the steps were used up.
+// first ends calls that an earlier process left open. If the session is already running,
+// Run joins that run and returns its error; a joined caller whose ctx ends returns
+// without ending the run. If Run returns nil, the model has read every message admitted
+// before the call, unless the steps were used up.
 //
 // If ctx ends, Run records the end of open calls as interrupted, records the interruption, and
 // returns the cause of ctx. It does the same, with the reason shutdown, after an error of the
@@ -41,8 +45,8 @@ func (r *Runner) Recover(ctx context.Context, session domain.SessionID) error {
 	return r.drive(ctx, session, true)
 }
 
-// drive executes or joins a run. A caller of Run that joined a recovery starts its own run
-// when the recovery has ended, since a recovery asks no model.
+// drive executes or joins a run. A caller of Run that joined a recovery starts its own
+// run when the recovery has ended, since a recovery asks no model.
 func (r *Runner) drive(ctx context.Context, id domain.SessionID, recovers bool) error {
 	for {
 		first, joined := r.joinOrStart(id, recovers)
@@ -60,7 +64,8 @@ func (r *Runner) drive(ctx context.Context, id domain.SessionID, recovers bool) 
 	}
 }
 
-// joinOrStart returns the current run of a session, or a new one that the caller must execute.
+// joinOrStart returns the current run of a session and true, or a new run that the caller
+// must execute and false.
 func (r *Runner) joinOrStart(id domain.SessionID, recovers bool) (_ *run, joined bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,7 +86,8 @@ func (r *Runner) clearRun(id domain.SessionID, ended *run) {
 	}
 }
 
-// execute runs a session to its end, removes the run and wakes the callers that joined it.
+// execute runs a session to its end, removes the run and wakes the callers that joined
+// it, also if a step panics; the callers then receive ErrNotRunning.
 func (r *Runner) execute(ctx context.Context, id domain.SessionID, run *run) error {
 	defer func() {
 		r.clearRun(id, run)
@@ -95,8 +101,9 @@ func (r *Runner) execute(ctx context.Context, id domain.SessionID, run *run) err
 	return err
 }
 
-// begin loads a session and opens the run's journal. It holds the admission semaphore, so that
-// no message is admitted between the load and the moment at which the run counts as running.
+// begin loads a session and opens the run's journal. It holds the admission semaphore, so
+// that no message is admitted between the load and the moment at which the session counts
+// as running. It returns the errors of load.
 func (r *Runner) begin(ctx context.Context, id domain.SessionID, run *run) (*runState, error) {
 	live := r.session(id)
 	release, err := live.admits.acquire(ctx)
@@ -118,8 +125,9 @@ func (r *Runner) begin(ctx context.Context, id domain.SessionID, run *run) (*run
 	return &runState{Runner: r, run: run, admits: live.admits, session: s, journal: j, loops: newLoopDetector(r.config.Rounds)}, nil
 }
 
-// Note records an event of a running call in its session, such as a permission decision. It
-// returns ErrNotRunning if the session is not running, or an error of the ledger.
+// Note records an event of a running call in its session, such as a permission decision.
+// It returns ErrNotRunning if the session is not running in this process, or an error of
+// the ledger.
 func (r *Runner) Note(ctx context.Context, inv domain.Invocation, e events.Event) error {
 	r.mu.Lock()
 	var j *sessionJournal

@@ -14,7 +14,8 @@ import (
 	"github.com/settlement-ledger/ledger/registry"
 )
 
-// The errors of this package. Callers match them with errors.Is.
+// The errors of this package. Match them with errors.Is. The package doc and the methods
+// name the calls that return them.
 var (
 	ErrNoSession  = errors.New("session does not exist")
 	ErrImported   = errors.New("imported session cannot be continued")
@@ -27,10 +28,12 @@ var (
 	ErrBroken     = errors.New("tool has a defect, and the runner stops at defects")
 )
 
-// AllowedRules returns the permission rules that allowed the requests of a call, until Forget
-// removes them. It is safe for concurrent use.
+// AllowedRules has the permission rules that allowed the requests of running calls. It is
+// safe for concurrent use.
 type AllowedRules interface {
+	// Of returns the rules of a call, until Forget removes them.
 	Of(domain.Invocation) []domain.Rule
+	// Forget removes the rules of a call whose end is on record.
 	Forget(domain.Invocation)
 }
 
@@ -41,26 +44,32 @@ const DefaultParallel = 8
 // A Config configures a [Runner]. Ledger and Registry are required; each other field says what
 // its zero value means.
 type Config struct {
-	Ledger   *events.Ledger     // required
-	Registry *registry.Registry // finds tools and settles calls; required
-	Provider Provider           // sends turns to the model; nil: sessions can only be recovered
-	// Rules hide tools from the model of an agent. Nil: none.
+	// Ledger is the log. Required.
+	Ledger *events.Ledger
+	// Registry finds tools and settles calls. Required.
+	Registry *registry.Registry
+	// Provider sends turns to the model. Nil: sessions can only be recovered.
+	Provider Provider
+	// Rules returns the rules that hide tools from the model of an agent. Nil: no tool is
+	// hidden.
 	Rules func(domain.AgentID) domain.Rules
-	// Looping decides whether a call that closes a loop may run. It returns nil
-	// to allow it, a *domain.Denied or *domain.Declined to refuse it, or another
-	// error, which ends the run. Nil: such a call runs.
+	// Looping decides whether a call that closes a loop may run. It returns nil to allow
+	// it, a *domain.Denied or *domain.Declined to refuse it, or another error, which ends
+	// the run. It may wait for a person until ctx ends. Nil: such a call runs.
 	Looping func(context.Context, domain.Invocation, events.LoopDetected) error
-	Rounds  int // repetitions of a cycle that make a loop; zero: DefaultRounds
-	// Allowances returns the rules that allowed the requests of a call. The runner
-	// records them with the end of the call. Nil: no rules are recorded.
+	// Rounds is the number of repetitions of a cycle that make a loop. Zero:
+	// DefaultRounds.
+	Rounds int
+	// Allowances has the rules that allowed the requests of a call. The runner records
+	// them with the end of the call. Nil: no rules are recorded.
 	Allowances AllowedRules
 	// Parallel is the number of calls of one reply that run at the same time.
 	// Zero: DefaultParallel.
 	Parallel int
-	// Steps is the maximum number of replies to one prompt. Tools are disabled in
-	// the last. Zero: unlimited.
+	// Steps is the maximum number of replies to one prompt. The last one is asked for
+	// without tools. Zero: unlimited.
 	Steps int
-	// OnBroken decides whether a run continues after a tool broke.
+	// OnBroken decides whether a run continues after a tool broke. Zero: GoOn.
 	OnBroken OnBroken
 	// Grace is the time limit for recording an interruption. Zero:
 	// registry.DefaultGrace.
@@ -72,18 +81,22 @@ type Config struct {
 	Elsewhere func(context.Context, []domain.LayerID) (domain.ProcessID, error)
 }
 
-// OnBroken decides whether a run continues after a defect, a failed retention or media over
-// the limit. The zero OnBroken is GoOn.
+// OnBroken decides whether a run continues after a defect, a failed retention or media
+// over the limit. The zero OnBroken is GoOn.
 type OnBroken uint8
 
 // The values of OnBroken.
 const (
+	// GoOn continues the run: the model reads that the call failed.
 	GoOn OnBroken = iota
+	// Stop ends the run with ErrBroken, after the ends of all calls of the reply are on
+	// record.
 	Stop
 )
 
-// A Runner runs agent sessions. Between its methods it holds only a writer for each session,
-// which stores the session's length. It is safe for concurrent use.
+// A Runner runs agent sessions. Between its methods it holds only a writer for each
+// session, which has the length of the session's stream; every run folds the session from
+// the log. It is safe for concurrent use. It needs no Close.
 type Runner struct {
 	config Config
 	mu     struct {
@@ -92,19 +105,25 @@ type Runner struct {
 	}
 }
 
-// A session is the Runner's state of one session.
+// A session is the Runner's state of one session. It is created at first use and never
+// removed.
 type session struct {
+	// writer appends to the session. It is the only writer of the session in this
+	// process.
 	writer *events.Writer
-	admits semaphore // held while a message is admitted, and while a run begins or ends in order
-	run    *run      // nil while the session is not running; guarded by the Runner's mu
+	// admits is held while a message is admitted, and while a run begins, records a turn
+	// or ends in order.
+	admits semaphore
+	// run is the current run. Nil: the session is not running. The Runner's mu guards it.
+	run *run
 }
 
-// A semaphore has at most one holder at a time. Unlike a mutex it can be waited for with a
-// context.
+// A semaphore has at most one holder at a time. Unlike for a mutex, a caller can wait for
+// it with a context.
 type semaphore chan struct{}
 
-// acquire waits for the semaphore. After a nil error the caller must call release. An error is
-// the cause of ctx.
+// acquire waits for the semaphore. After a nil error the caller must call release once.
+// An error is the cause of ctx.
 func (s semaphore) acquire(ctx context.Context) (release func(), err error) {
 	select {
 	case s <- struct{}{}:
@@ -114,7 +133,7 @@ func (s semaphore) acquire(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// New returns a runner. It starts no goroutine.
+// New returns a runner. It starts no goroutine and reads no event.
 func New(config Config) *Runner {
 	if config.Rounds <= 0 {
 		config.Rounds = DefaultRounds
@@ -130,8 +149,8 @@ func New(config Config) *Runner {
 	return r
 }
 
-// Open records a new session and returns its ID. It overwrites the fields Session and Origin
-// of e.
+// Open records a new session and returns its ID. It overwrites the fields Session and
+// Origin of e; the caller sets the others.
 func (r *Runner) Open(ctx context.Context, e events.SessionOpened) (domain.SessionID, error) {
 	l := r.config.Ledger
 	e.Session, e.Origin = l.Mint().Session(), events.Origin{Kind: events.RunHere}
@@ -141,10 +160,11 @@ func (r *Runner) Open(ctx context.Context, e events.SessionOpened) (domain.Sessi
 	return e.Session, nil
 }
 
-// Admit records a message for the agent of a session. Admitting the same message with the same
-// text again is a no-op; with another text it returns ErrOtherText. It returns ErrNoSession
-// and ErrImported like Run. A running session answers the message after its current reply or
-// calls. Call Run after Admit in any case: it joins that run or starts one.
+// Admit records a message for the agent of a session. Admitting the same message with the
+// same text again has no effect; with another text it returns ErrOtherText. It returns
+// ErrNoSession and ErrImported like Run. A running session answers the message after its
+// current reply or calls. Call Run after Admit in any case: it joins that run or starts
+// one.
 func (r *Runner) Admit(ctx context.Context, id domain.SessionID, message domain.MessageID, text string) error {
 	live := r.session(id)
 	release, err := live.admits.acquire(ctx)
@@ -175,9 +195,9 @@ func (r *Runner) Admit(ctx context.Context, id domain.SessionID, message domain.
 	return nil
 }
 
-// load folds a session from the ledger and returns it with its writer, after it has resolved
-// all open outcomes of the writer. It returns ErrNoSession, or ErrImported for a session that
-// another program ran.
+// load folds a session from the ledger and returns it with its writer, after it has
+// resolved all open outcomes of the writer. It returns ErrNoSession, or ErrImported for a
+// session that another program ran. It reads the whole stream of the session.
 func (r *Runner) load(ctx context.Context, id domain.SessionID) (*conversation.State, *events.Writer, error) {
 	w := r.session(id).writer
 	if err := w.Flush(ctx); err != nil && !wasRejected(err) {
@@ -196,7 +216,7 @@ func (r *Runner) load(ctx context.Context, id domain.SessionID) (*conversation.S
 	return s, w, nil
 }
 
-// session returns the state of a session and creates it if needed.
+// session returns the state of a session, which it creates at the first call.
 func (r *Runner) session(id domain.SessionID) *session {
 	r.mu.Lock()
 	defer r.mu.Unlock()

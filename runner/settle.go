@@ -12,8 +12,9 @@ import (
 	"github.com/settlement-ledger/ledger/registry"
 )
 
-// settle settles the calls of a reply in parallel and waits for all of them. A failure of one
-// call does not affect the others. It returns true if the run stops.
+// settle settles the calls of a reply in parallel, at most Config.Parallel at a time, and
+// waits for all of them. A failure of one call does not affect the others. It returns
+// true if the run stops, and the joined errors of calls without a recorded end.
 func (c *runState) settle(ctx context.Context, calls []openCall) (stop bool, err error) {
 	c.loops.advance(c.session)
 	ends := make([]domain.Settlement, len(calls))
@@ -37,7 +38,8 @@ func (c *runState) settle(ctx context.Context, calls []openCall) (stop bool, err
 	return c.stopAfter(ctx, calls, ends)
 }
 
-// settleOne settles one call, after it has checked a call that closes a loop.
+// settleOne settles one call through the registry. A call that closes a loop runs only if
+// Config.Looping allows it.
 func (c *runState) settleOne(ctx context.Context, a openCall) (domain.Settlement, error) {
 	inv := domain.Invocation{Session: c.session.Session, Agent: c.session.Agent, Message: a.message, Call: a.ID}
 	if found, ok := c.loops.found[messageCall{a.message, a.ID}]; ok && c.config.Looping != nil {
@@ -48,8 +50,9 @@ func (c *runState) settleOne(ctx context.Context, a openCall) (domain.Settlement
 	return c.config.Registry.Recall(a.offer).Settle(ctx, c.journal, inv, a.Call.Call)
 }
 
-// checkLoop records a detected loop and asks Config.Looping whether the call may run. If not,
-// it records the end of the call and returns it with refused set.
+// checkLoop records a detected loop and asks Config.Looping whether the call may run. If
+// it may not, checkLoop records the end of the call, denied or declined, and returns it
+// with refused set. Another error of Looping is returned, and the call has no end yet.
 func (c *runState) checkLoop(ctx context.Context, inv domain.Invocation, a openCall, found events.LoopDetected) (end domain.Settlement, refused bool, err error) {
 	if err := c.Note(ctx, inv, found); err != nil {
 		return end, false, err
@@ -70,8 +73,10 @@ func (c *runState) checkLoop(ctx context.Context, inv domain.Invocation, a openC
 	return ended[0].Event.(events.CallSettled).Settlement(ended[0].ID), true, c.journal.record(ctx, ended...)
 }
 
-// stopAfter decides whether a run stops after its calls ended. It records the interruption if
-// a person declined a call without feedback, and returns ErrBroken under the policy Stop.
+// stopAfter decides whether a run stops after its calls ended. A call that a person
+// declined without feedback stops the run, and stopAfter records the interruption: the
+// person is expected to write the next prompt. Under the policy Stop, a call that broke
+// stops the run with ErrBroken.
 func (c *runState) stopAfter(ctx context.Context, calls []openCall, ends []domain.Settlement) (bool, error) {
 	for i, end := range ends {
 		switch end.Outcome {

@@ -10,22 +10,28 @@ import (
 	"github.com/settlement-ledger/ledger/projections/conversation"
 )
 
-// A runState is the state of one run. Its session is folded from the log and nothing else. One
-// goroutine owns it, except while settle runs calls.
+// A runState is the state of one run. Its session is folded from the log and holds no
+// other state. One goroutine owns it, except while settle runs calls.
 type runState struct {
 	*Runner
-	run     *run
-	admits  semaphore // of the session
-	stopped bool      // the last step stopped the run
+	run *run
+	// admits is the semaphore of the session.
+	admits semaphore
+	// stopped is set if the last step stopped the run.
+	stopped bool
+	// session is the fold of the session's stream, as of the last refresh.
 	session *conversation.State
 	journal *sessionJournal
 	loops   *loopDetector
-	turn    domain.TurnID  // the last turn of this run; zero before its first
-	halted  domain.EventID // the interruption that the run last tried to record; zero before the first try
+	// turn is the last turn of this run. Zero: the run has not taken a turn.
+	turn domain.TurnID
+	// halted is the interruption that the run last tried to record. Zero: it has not
+	// tried.
+	halted domain.EventID
 }
 
-// runSteps takes steps until the session is idle. After an error, halt ends the open work of
-// the session, unless another process runs it.
+// runSteps takes steps until the session is idle, and then returns nil. After an error,
+// halt ends the open work of the session, unless another process runs it.
 func (c *runState) runSteps(ctx context.Context) error {
 	for {
 		idles, err := c.advance(ctx)
@@ -43,8 +49,9 @@ func (c *runState) runSteps(ctx context.Context) error {
 	}
 }
 
-// advance plans and takes the next step, and folds what it appended. It returns true if the
-// run ends there, and ErrNoProgress if the step appended nothing.
+// advance plans and takes the next step, and folds the events that it appended. It
+// returns true if the run may end there, and ErrNoProgress if the step appended nothing:
+// the next plan would be the same step, without end.
 func (c *runState) advance(ctx context.Context) (idles bool, err error) {
 	next, err := plan(c.session, c.config.Steps)
 	if err != nil || c.isLast(next) {
@@ -67,7 +74,8 @@ func (c *runState) advance(ctx context.Context) (idles bool, err error) {
 	return c.stopped, nil
 }
 
-// isLast reports whether the run ends at a step without taking it.
+// isLast reports whether the run ends before a step: at idle, and at a step that asks the
+// model in a recovery or without a provider.
 func (c *runState) isLast(next step) bool {
 	_, asks := next.(askModel)
 	return next == (idle{}) || asks && (c.run.recovers || c.config.Provider == nil)
@@ -90,9 +98,10 @@ func (c *runState) take(ctx context.Context, next step) (stop bool, err error) {
 	return true, nil
 }
 
-// finishIfIdle ends the run unless a message was admitted that the run must answer; then it
-// returns false. It holds the admission semaphore: a message admitted later finds a session
-// that is not running.
+// finishIfIdle ends the run and returns true, unless a message was admitted that the run
+// must answer; then it returns false. It holds the admission semaphore while it decides:
+// a message is admitted either before, and the run answers it, or afterwards, when the
+// session is not running.
 func (c *runState) finishIfIdle(ctx context.Context) (over bool, err error) {
 	release, err := c.admits.acquire(ctx)
 	if err != nil {
@@ -115,7 +124,7 @@ func (c *runState) finishIfIdle(ctx context.Context) (over bool, err error) {
 	return true, nil
 }
 
-// refresh folds the events appended since the last refresh.
+// refresh folds the events appended since the last refresh. It reads only these.
 func (c *runState) refresh(ctx context.Context) error {
 	p := conversation.Projection()
 	stream := events.SessionStream(c.session.Session)
@@ -127,12 +136,13 @@ func (c *runState) refresh(ctx context.Context) error {
 	return nil
 }
 
-// lost returns the end of a call that began in another process and has no end.
+// lost returns the end of a call that began in another process and has no end. Its
+// outcome is unknown.
 func lost(a openCall) domain.Settlement {
 	return domain.LostCall(a.Started.Offered, a.Started.Effective)
 }
 
-// recordEnds records an end for each of several calls, without running them.
+// recordEnds records an end for each of several calls, without running their tools.
 func (c *runState) recordEnds(ctx context.Context, calls []openCall, how func(openCall) domain.Settlement) error {
 	return c.journal.record(ctx, c.endDrafts(calls, how)...)
 }
@@ -152,12 +162,12 @@ func (c *runState) endDrafts(calls []openCall, how func(openCall) domain.Settlem
 	return drafts
 }
 
-// dismiss records a denial by recovery for each permission request.
+// dismiss records a denial by recovery for each open permission request.
 func (c *runState) dismiss(ctx context.Context, asks []events.PermissionRequested) error {
 	return c.journal.record(ctx, c.dismissalDrafts(asks)...)
 }
 
-// dismissalDrafts returns the drafts that dismiss recorded permission requests.
+// dismissalDrafts returns the drafts that dismiss open permission requests.
 func (c *runState) dismissalDrafts(asks []events.PermissionRequested) []events.Draft {
 	drafts := make([]events.Draft, len(asks))
 	for i, a := range asks {

@@ -14,7 +14,9 @@ import (
 	"github.com/settlement-ledger/ledger/registry"
 )
 
-// ask takes a turn: it records the offer, asks the model, and records its reply.
+// ask takes a turn: it records the offer, asks the model, and records its reply. If the
+// model fails, the turn stays without a reply, and the next run takes a new one. It
+// appends nothing if the session has changed since the plan.
 func (c *runState) ask(ctx context.Context, last bool) error {
 	turn, event, err := c.offer(ctx, last)
 	if err != nil {
@@ -62,13 +64,14 @@ func (c *runState) recordTurn(ctx context.Context, turn events.TurnMaterialized)
 // ID.
 const maxCallID = 1024
 
-// A badReply is an ErrBadReply with the reason.
+// A badReply is an ErrBadReply with the reason. The log has the reply as refused.
 type badReply struct{ reason string }
 
 func (b *badReply) Error() string { return ErrBadReply.Error() + ": " + b.reason }
 func (b *badReply) Unwrap() error { return ErrBadReply }
 
-// refuse records an unusable reply with its reason and returns the error of the run.
+// refuse records an unusable reply with its reason, so that an auditor can read it, and
+// returns the error of the run.
 func (c *runState) refuse(ctx context.Context, reply events.ReplyReceived, bad *badReply, turn domain.EventID) error {
 	e := events.ReplyRefused{
 		Turn: reply.Turn, Message: reply.Message, Reason: bad.reason, Text: reply.Text, Calls: reply.Calls,
@@ -81,8 +84,9 @@ func (c *runState) refuse(ctx context.Context, reply events.ReplyReceived, bad *
 	return err
 }
 
-// offer materializes the tools of a turn and returns the turn for the provider and its event.
-// It offers no tools if last is set.
+// offer materializes the tools of a turn and returns the turn for the provider and its
+// event. It offers no tools if last is set. It appends no event; the registry may record
+// pending closings first.
 func (c *runState) offer(ctx context.Context, last bool) (Turn, events.TurnMaterialized, error) {
 	mint := c.config.Ledger.Mint()
 	turn := Turn{
@@ -109,8 +113,9 @@ func (c *runState) offer(ctx context.Context, last bool) (Turn, events.TurnMater
 	return turn, event, nil
 }
 
-// reply asks the provider and assembles its reply. With a *badReply error it also returns the
-// reply as it came.
+// reply asks the provider and assembles its reply. For an unusable reply it returns a
+// *badReply error together with the reply as the provider sent it. It reads a bad reply
+// to its end, so that the record is complete.
 func (c *runState) reply(ctx context.Context, turn Turn) (events.ReplyReceived, error) {
 	reply := events.ReplyReceived{Turn: turn.ID, Message: turn.Message, Model: turn.Model}
 	var text strings.Builder
@@ -158,8 +163,9 @@ func (c *runState) reply(ctx context.Context, turn Turn) (events.ReplyReceived, 
 	return reply, bad
 }
 
-// asJSON returns an input as valid JSON: an empty input as an empty object, and text that is
-// not JSON as a JSON string, which no object schema accepts.
+// asJSON returns an input as valid JSON: an empty input as an empty object, and text that
+// is not JSON as a JSON string, which no object schema accepts. The call then ends as
+// invalid input, and the model reads why.
 func asJSON(input json.RawMessage) json.RawMessage {
 	if len(bytes.TrimSpace(input)) == 0 {
 		return json.RawMessage("{}")
