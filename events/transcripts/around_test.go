@@ -14,7 +14,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/transcripts"
 )
 
-// eventsOf returns the events of one type in a ledger, in order.
+// eventsOf returns the events of one type in a ledger, in log order.
 func eventsOf[E events.Event](t *testing.T, l *events.Ledger) (all []E) {
 	t.Helper()
 	for v, err := range l.ReadAll(t.Context(), events.Position{}) {
@@ -28,7 +28,8 @@ func eventsOf[E events.Event](t *testing.T, l *events.Ledger) (all []E) {
 	return all
 }
 
-// imported returns a ledger with one file.
+// imported returns a ledger into which one file was imported twice. The second import
+// must add no event.
 func imported(t *testing.T, rows ...string) *events.Ledger {
 	t.Helper()
 	l := newLedger()
@@ -40,11 +41,14 @@ func imported(t *testing.T, rows ...string) *events.Ledger {
 	return l
 }
 
+// A prompt, and a call of a session that has begun with it.
 const (
 	said  = `{"type":"user","uuid":"1","sessionId":"s","timestamp":"2026-03-01T10:00:00Z","message":{"content":"go"}}`
 	asked = `{"type":"assistant","uuid":"2","sessionId":"s","message":{"id":"m","content":[{"type":"tool_use","id":"c","name":"Bash","input":{}}]}}`
 )
 
+// Text that the program wrote, between tags, with a flag or with another origin, is a
+// context or a command; only the rest is a prompt.
 func TestWhatTheProgramSaysIsNoPrompt(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -89,6 +93,8 @@ func TestWhatTheProgramSaysIsNoPrompt(t *testing.T) {
 	}
 }
 
+// Settings, hooks, errors of the provider, compactions, outputs of commands and
+// thinking are recorded, and a hook before a call does not begin the call.
 func TestContextAndCommandsAreRecorded(t *testing.T) {
 	t.Parallel()
 	l := imported(t,
@@ -140,6 +146,8 @@ func TestContextAndCommandsAreRecorded(t *testing.T) {
 	}
 }
 
+// The report counts ignored records by kind: at most 100 kinds, and the others
+// together.
 func TestIgnoredRecordsAreCounted(t *testing.T) {
 	t.Parallel()
 	r := readFile(t, []byte(strings.Join([]string{
@@ -165,6 +173,8 @@ func TestIgnoredRecordsAreCounted(t *testing.T) {
 	}
 }
 
+// The images of a prompt are recorded within the limit, and the report lists each
+// image over it.
 func TestImagesOfAPromptAreOnRecord(t *testing.T) {
 	t.Parallel()
 	image := func(size int) string {
@@ -184,6 +194,8 @@ func TestImagesOfAPromptAreOnRecord(t *testing.T) {
 	}
 }
 
+// A text over the limit of an event is cut and reported, other texts are not, and no
+// record exceeds 15 MiB.
 func TestTextOverTheLimitCutsNoOtherText(t *testing.T) {
 	t.Parallel()
 	long := "x" + strings.Repeat("\u2028", 2_500_000) // twice as long in JSON
@@ -224,6 +236,8 @@ func TestTextOverTheLimitCutsNoOtherText(t *testing.T) {
 	}
 }
 
+// The report lists the cut output of a hook and the cut message of an error by their
+// lines.
 func TestAHookOrProviderErrorThatIsCutIsReported(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 60_000)
@@ -242,6 +256,8 @@ func TestAHookOrProviderErrorThatIsCutIsReported(t *testing.T) {
 	}
 }
 
+// The model and the location that an opening on record lacks are recorded once a
+// longer file has them.
 func TestAnOpeningLearnsMissingSettings(t *testing.T) {
 	t.Parallel()
 	rows := []string{said, `{"type":"user","uuid":"2","sessionId":"s","cwd":"/w","message":{"content":"on"}}`,
@@ -260,6 +276,8 @@ func TestAnOpeningLearnsMissingSettings(t *testing.T) {
 	}
 }
 
+// The lines of a resumed and of a forked session belong to the sessions that they
+// name, in any order of the files, and each continuation is recorded.
 func TestEachLineBelongsToTheSessionThatItNames(t *testing.T) {
 	t.Parallel()
 	history := said + "\n" + asked + "\n"
@@ -299,6 +317,8 @@ func TestEachLineBelongsToTheSessionThatItNames(t *testing.T) {
 	}
 }
 
+// A call that progress shows as running is not recorded as declined or invalid, even
+// if the text of its result says so.
 func TestWhatBeganWasNotRefused(t *testing.T) {
 	t.Parallel()
 	runs := `{"type":"progress","sessionId":"s","uuid":"p","parentToolUseID":"c","data":{"type":"bash_progress"}}`
@@ -322,6 +342,8 @@ func TestWhatBeganWasNotRefused(t *testing.T) {
 	}
 }
 
+// A call on record as started ends as begun, even if a later file does not show its
+// progress.
 func TestAStartOnRecordOutlivesAFileWithoutIt(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
@@ -333,6 +355,7 @@ func TestAStartOnRecordOutlivesAFileWithoutIt(t *testing.T) {
 	factsOf(t, l)
 }
 
+// The error of a foreign file names the format that the file resembles.
 func TestForeignFormatIsNamedInTheError(t *testing.T) {
 	t.Parallel()
 	for data, want := range map[string]string{

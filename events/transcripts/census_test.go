@@ -13,8 +13,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/transcripts"
 )
 
-// realFolder returns the folder of real session files, which are not part of
-// the project.
+// realFolder returns the folder of real session files, which are not part of the
+// project. It skips the test if there is no such folder.
 func realFolder(t *testing.T) string {
 	t.Helper()
 	folder := os.Getenv("LEDGER_TRANSCRIPTS")
@@ -27,6 +27,7 @@ func realFolder(t *testing.T) string {
 	return folder
 }
 
+// A census has the expected counts of one real file.
 type census struct {
 	Records       int `json:"records"`
 	Calls         int `json:"calls"`
@@ -36,6 +37,8 @@ type census struct {
 	Errors        int `json:"errors"`
 }
 
+// Real session files have the counts of their census, no refused line, and grow to
+// the same content.
 func TestCountsOfRealFilesAreTheCensus(t *testing.T) {
 	t.Parallel()
 	folder := realFolder(t)
@@ -79,7 +82,8 @@ func TestCountsOfRealFilesAreTheCensus(t *testing.T) {
 	}
 }
 
-// wantCounts checks that what is on record counts as the report says.
+// wantCounts checks that the numbers of calls, settlements and other results on
+// record agree with the report.
 func wantCounts(t tester, f facts, r transcripts.Report) {
 	t.Helper()
 	asked, ended, orphans, late := 0, 0, 0, f.Late

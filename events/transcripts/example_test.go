@@ -8,6 +8,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/transcripts"
 )
 
+// A file that ends within a record is read up to that record. A second import adds no
+// event.
 func ExampleReadClaudeCode() {
 	file := `{"type":"user","uuid":"1","sessionId":"s","timestamp":"2026-03-01T10:00:00Z","message":{"content":"list the beds"}}
 {"type":"assistant","uuid":"2","sessionId":"s","timestamp":"2026-03-01T10:00:02Z","message":{"id":"m","content":[{"type":"tool_use","id":"c","name":"Bash","input":{"command":"ls"}}]}}

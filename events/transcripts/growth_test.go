@@ -12,9 +12,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// randomFile draws a file whose records share a few IDs, so that replies are
-// split and interleaved, calls and results come again, and subagents speak
-// between. A result follows its call or has none.
+// randomFile draws a file whose records share a few IDs, so that replies are split
+// and interleaved, calls and results repeated, and sub-agents interleaved. The call
+// of a result is in an earlier line or absent.
 func randomFile(t *rapid.T) []byte {
 	var all bytes.Buffer
 	pick := func(what string, from ...string) string { return rapid.SampledFrom(from).Draw(t, what) }
@@ -76,8 +76,8 @@ func randomFile(t *rapid.T) []byte {
 	return all.Bytes()
 }
 
-// TestMain has rapid draw fewer files than its 100, unless the environment asks
-// for a long test or the command line for a number.
+// TestMain has rapid draw fewer files than its default of 100, unless the environment
+// sets LEDGER_TEST_LONG or the command line a number.
 func TestMain(m *testing.M) {
 	if err := flag.Set("rapid.checks", strconv.Itoa(repeats(30, 100))); err != nil {
 		panic(err)
@@ -85,6 +85,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// Random files, imported repeatedly while they grow, give the content of one import.
 func TestRandomFilesGrowToTheSame(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -97,6 +98,8 @@ func TestRandomFilesGrowToTheSame(t *testing.T) {
 	})
 }
 
+// An orphan result that an import recorded stays on record when a longer file has its
+// call; the call is settled by an event of its own.
 func TestAnOrphanWhoseCallComesLaterStaysOnRecord(t *testing.T) {
 	t.Parallel()
 	rows := []string{
@@ -117,8 +120,8 @@ func TestAnOrphanWhoseCallComesLaterStaysOnRecord(t *testing.T) {
 	}
 }
 
-// repeats returns how often a test repeats: short, or long if the environment
-// asks for it.
+// repeats returns how often a test repeats: short, or long if the environment sets
+// LEDGER_TEST_LONG.
 func repeats(short, long int) int {
 	if os.Getenv("LEDGER_TEST_LONG") != "" {
 		return long

@@ -14,6 +14,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/transcripts"
 )
 
+// Files that were made to overload a reader, with deep values, long names, rings and
+// too many calls, are imported within the limits of a record.
 func TestHostileFilesAreReadOrRefusedByTheLine(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000)
@@ -76,12 +78,15 @@ func TestHostileFilesAreReadOrRefusedByTheLine(t *testing.T) {
 	}
 }
 
+// reversed returns the lines of data in reverse order.
 func reversed(data string) string {
 	rows := strings.Split(strings.TrimSpace(data), "\n")
 	slices.Reverse(rows)
 	return strings.Join(rows, "\n")
 }
 
+// An import of three files that is killed at any append is completed by importing the
+// files again.
 func TestAnImportThatIsKilledAtAnyAppendGoesOn(t *testing.T) {
 	t.Parallel()
 	files := [][]byte{[]byte(fileOf("a1")), []byte(asks + spawns + progressOf("a1") + ends), fixture(t, "garden.jsonl")}

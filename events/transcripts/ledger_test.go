@@ -20,7 +20,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/transcripts"
 )
 
-// A tester is a test, or one trial of a property.
+// A tester is the part of testing.T that a trial of rapid has as well.
 type tester interface {
 	Helper()
 	Fatal(...any)
@@ -29,10 +29,12 @@ type tester interface {
 	Context() context.Context
 }
 
+// newLedger returns an empty ledger in memory.
 func newLedger() *events.Ledger {
 	return events.NewLedger(eventstest.NewSlice(), domain.NewMint(time.Now, rand.Reader), time.Now)
 }
 
+// readFile reads a file named garden.jsonl, which must be of the format.
 func readFile(t tester, data []byte) *transcripts.Transcript {
 	t.Helper()
 	read, err := transcripts.ReadClaudeCode("garden.jsonl", bytes.NewReader(data))
@@ -42,7 +44,7 @@ func readFile(t tester, data []byte) *transcripts.Transcript {
 	return read
 }
 
-// importAll imports a file and returns how many events that added.
+// importAll reads and imports a file and returns the number of events that it added.
 func importAll(t tester, l *events.Ledger, data []byte) int {
 	t.Helper()
 	added, err := readFile(t, data).Import(t.Context(), l)
@@ -52,6 +54,7 @@ func importAll(t tester, l *events.Ledger, data []byte) int {
 	return added
 }
 
+// fixture returns a file of testdata.
 func fixture(t testing.TB, name string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", name))
@@ -61,7 +64,9 @@ func fixture(t testing.TB, name string) []byte {
 	return data
 }
 
-// facts are what a ledger says, however many events say it.
+// A facts is the content of a ledger, independent of the number and order of the
+// events that record it. Two imports of one file, whole or in parts, must give equal
+// facts.
 type facts struct {
 	Sessions map[domain.SessionID]events.SessionOpened
 	Prompts  []string
@@ -73,11 +78,15 @@ type facts struct {
 	Settled  map[string]events.CallSettled
 	Late     int
 	Stops    int
-	Around   map[string]bool // what surrounds the calls
+	// Around has the contexts, commands, errors and later settings, each as text.
+	Around map[string]bool
 }
 
+// key identifies a call in all streams.
 func key(s events.Stream, m domain.MessageID, c domain.CallID) string { return fmt.Sprint(s, m, c) }
 
+// factsOf returns the content of a ledger. It fails the test if a call starts or ends
+// twice, or a start and an end contradict each other.
 func factsOf(t tester, l *events.Ledger) facts {
 	t.Helper()
 	f := facts{
@@ -94,6 +103,7 @@ func factsOf(t tester, l *events.Ledger) facts {
 	return f
 }
 
+// take adds one event.
 func (f *facts) take(t tester, v events.Envelope) {
 	t.Helper()
 	switch e := v.Event.(type) {
@@ -162,9 +172,10 @@ func (f *facts) take(t tester, v events.Envelope) {
 	}
 }
 
-// grow imports data as it grows by so many lines at a time, and each of these
-// prefixes before the whole, and checks that the ledger says the same as after
-// one import.
+// grow imports every prefix of a file, a number of lines longer each time, into one
+// ledger; and each prefix, followed by the whole file, into a new one. It checks that
+// both ledgers have the facts of one import of the whole file, and that a repeated
+// import adds no event.
 func grow(t tester, data []byte, stride int) {
 	t.Helper()
 	whole := newLedger()
@@ -193,13 +204,16 @@ func grow(t tester, data []byte, stride int) {
 	}
 }
 
+// sameFacts checks that two ledgers have equal facts. The order of prompts does not
+// matter.
 func sameFacts(t tester, when string, want, got facts) {
 	t.Helper()
 	everything := cmp.Exporter(func(reflect.Type) bool { return true })
 	slices.Sort(want.Prompts)
 	slices.Sort(got.Prompts)
 	if reflect.DeepEqual(want, got) {
-		return // cmp is slow
+		// cmp is slow; it only describes a difference.
+		return
 	}
 	if diff := cmp.Diff(want, got, everything); diff != "" {
 		t.Fatalf("%s (-whole +grown):\n%s", when, diff)

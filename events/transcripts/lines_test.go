@@ -8,6 +8,7 @@ import (
 	"testing/iotest"
 )
 
+// A line over the limit is refused with its number, and the next line is read.
 func TestALineOverTheLimitIsRefusedAndTheNextIsRead(t *testing.T) {
 	t.Parallel()
 	data := `{"type":"user","message":"` + strings.Repeat("x", 200_000) + `"}` + "\n" + `{"type":"user","message":"hi"}` + "\n"
@@ -21,6 +22,7 @@ func TestALineOverTheLimitIsRefusedAndTheNextIsRead(t *testing.T) {
 	}
 }
 
+// An error of the reader is returned with the file and the last line.
 func TestAReadErrorSaysWhere(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("disk broke")

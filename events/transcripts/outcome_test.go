@@ -11,7 +11,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// settlements returns how each call of the ledger ended, by its ID.
+// settlements returns the settlements of a ledger by call ID, in order.
 func settlements(t *testing.T, l *events.Ledger) map[domain.CallID][]events.CallSettled {
 	t.Helper()
 	all := map[domain.CallID][]events.CallSettled{}
@@ -26,6 +26,7 @@ func settlements(t *testing.T, l *events.Ledger) map[domain.CallID][]events.Call
 	return all
 }
 
+// Each call of the fixture has the outcome, text and detail that its result shows.
 func TestOutcomesFollowTheFile(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
@@ -72,6 +73,8 @@ func TestOutcomesFollowTheFile(t *testing.T) {
 	}
 }
 
+// The outcome follows from the beginning of the text and the error flag. The same
+// text further down, or without the flag, is output of the tool.
 func TestATextIsADenialOnlyAtTheHeadOfAnError(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -121,6 +124,8 @@ func TestATextIsADenialOnlyAtTheHeadOfAnError(t *testing.T) {
 	}
 }
 
+// The tokens of a reply in several lines count once, and the numbers in its inputs
+// keep every digit.
 func TestTokensOfAReplyCountOnce(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
@@ -139,6 +144,7 @@ func TestTokensOfAReplyCountOnce(t *testing.T) {
 	t.Error("no reply has two calls")
 }
 
+// The first result before its call settles the call, and the second is late.
 func TestAResultBeforeItsCallSettlesIt(t *testing.T) {
 	t.Parallel()
 	data := []byte(`{"type":"user","uuid":"a","sessionId":"s","message":{"content":[{"type":"tool_result","tool_use_id":"c","content":"1"}]}}
@@ -156,6 +162,8 @@ func TestAResultBeforeItsCallSettlesIt(t *testing.T) {
 	wantCounts(t, factsOf(t, l), read.Report)
 }
 
+// A result for a call that the ledger has as settled by another event is recorded as
+// late, once.
 func TestASettledCallIsNotSettledAgain(t *testing.T) {
 	t.Parallel()
 	data := []byte(`{"type":"assistant","uuid":"d","sessionId":"s","message":{"id":"m","content":[{"type":"tool_use","id":"c","name":"Bash","input":{}}]}}
@@ -195,6 +203,7 @@ func TestASettledCallIsNotSettledAgain(t *testing.T) {
 	}
 }
 
+// A result belongs to the latest open call of its ID.
 func TestAResultIsOfTheLatestOpenCallOfItsID(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
@@ -209,6 +218,8 @@ func TestAResultIsOfTheLatestOpenCallOfItsID(t *testing.T) {
 	}
 }
 
+// A record that is repeated with another uuid adds neither its text nor its call,
+// even if the members of the input have another order.
 func TestARepeatUnderAnotherUUIDAddsNothingToItsReply(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
@@ -222,6 +233,9 @@ func TestARepeatUnderAnotherUUIDAddsNothingToItsReply(t *testing.T) {
 	}
 }
 
+// The structured value of a record is recorded if it is an object or array of a
+// record with one result and within the limit. Otherwise the detail says that it is
+// not kept.
 func TestTheStructuredValueIsKeptWhereItIsThatOfTheResult(t *testing.T) {
 	t.Parallel()
 	ask := `{"type":"assistant","message":{"id":"m","content":[{"type":"tool_use","id":"c","name":"Bash"},{"type":"tool_use","id":"d","name":"Bash"}]}}` + "\n"

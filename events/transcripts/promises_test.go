@@ -18,6 +18,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/transcripts"
 )
 
+// The report counts the records, calls, results and errors of a file.
 func TestCountsSayWhatTheFileHolds(t *testing.T) {
 	t.Parallel()
 	r := readFile(t, fixture(t, "garden.jsonl")).Report
@@ -30,6 +31,8 @@ func TestCountsSayWhatTheFileHolds(t *testing.T) {
 	}
 }
 
+// A second import of a file adds no event, and the ledger has the counts of the
+// report.
 func TestImportingAgainAddsNothing(t *testing.T) {
 	t.Parallel()
 	data := fixture(t, "garden.jsonl")
@@ -45,11 +48,14 @@ func TestImportingAgainAddsNothing(t *testing.T) {
 	}
 }
 
+// Importing a file repeatedly while it grows gives the content of one import.
 func TestEveryGrowingFileEndsTheSame(t *testing.T) {
 	t.Parallel()
 	grow(t, fixture(t, "garden.jsonl"), repeats(5, 1))
 }
 
+// A file that ends within a line is imported without that line, which the report
+// lists as torn. Importing the whole file later adds the rest.
 func TestTornLastLineLosesOnlyThatLine(t *testing.T) {
 	t.Parallel()
 	data := fixture(t, "garden.jsonl")
@@ -77,6 +83,8 @@ func TestTornLastLineLosesOnlyThatLine(t *testing.T) {
 	}
 }
 
+// Two readings of a file give equal records with distinct IDs and the times of the
+// file. A byte order mark, CRLF and empty lines make no difference.
 func TestTheSameFileGivesTheSameRecords(t *testing.T) {
 	t.Parallel()
 	data := fixture(t, "garden.jsonl")
@@ -114,6 +122,8 @@ func TestTheSameFileGivesTheSameRecords(t *testing.T) {
 	}
 }
 
+// The records of a sub-agent form a session whose parent is the session of the file,
+// also if the file has no other session.
 func TestASubagentIsASessionOfItsOwn(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
@@ -135,6 +145,8 @@ func TestASubagentIsASessionOfItsOwn(t *testing.T) {
 	}
 }
 
+// Each tool that the file calls is registered by name in an observed layer, without a
+// fingerprint; a tool with an invalid name is refused.
 func TestToolsAreObservedByNameAlone(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
@@ -164,6 +176,8 @@ func TestToolsAreObservedByNameAlone(t *testing.T) {
 	}
 }
 
+// A file that contradicts events on record adds no event. The error names the file,
+// the session and the revision.
 func TestAContradictionIsRefusedWhole(t *testing.T) {
 	t.Parallel()
 	data := fixture(t, "garden.jsonl")
@@ -183,7 +197,7 @@ func TestAContradictionIsRefusedWhole(t *testing.T) {
 	}
 }
 
-// A cutStore ends every append after the first few with an error.
+// A cutStore fails every append after the first left with errCut.
 type cutStore struct {
 	*eventstest.Slice
 	left int
@@ -198,6 +212,8 @@ func (s *cutStore) Append(ctx context.Context, stream events.Stream, after event
 	return s.Slice.Append(ctx, stream, after, records...)
 }
 
+// An import that ends with an error keeps what it appended, and the next import
+// appends the rest.
 func TestAnImportThatWasCutGoesOn(t *testing.T) {
 	t.Parallel()
 	var data bytes.Buffer
@@ -217,6 +233,8 @@ func TestAnImportThatWasCutGoesOn(t *testing.T) {
 	}
 }
 
+// Any bytes are a foreign file or a transcript that imports, and a second import adds
+// no event.
 func FuzzReadClaudeCode(f *testing.F) {
 	f.Add(fixture(f, "garden.jsonl"))
 	for row := range bytes.SplitSeq(fixture(f, "garden.jsonl"), []byte("\n")) {

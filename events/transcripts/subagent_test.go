@@ -10,15 +10,16 @@ import (
 	"github.com/settlement-ledger/ledger/events/transcripts"
 )
 
-// Records of one session with a sub-agent: of the session, the sub-agent's own
-// as the progress of its call has them, and the same as its own file has them.
+// The records of session S: a prompt, the call t1 that starts the sub-agent a1, and
+// the result of t1.
 const (
 	asks   = `{"type":"user","uuid":"p1","sessionId":"S","timestamp":"2026-03-01T10:00:00Z","message":{"content":"count the beans"}}` + "\n"
 	spawns = `{"type":"assistant","uuid":"p2","sessionId":"S","timestamp":"2026-03-01T10:00:01Z","message":{"id":"m1","model":"big","content":[{"type":"tool_use","id":"t1","name":"Agent","input":{"prompt":"go"}}]}}` + "\n"
 	ends   = `{"type":"user","uuid":"p3","sessionId":"S","timestamp":"2026-03-01T10:00:09Z","toolUseResult":{"status":"completed","agentId":"a1"},"message":{"content":[{"type":"tool_result","tool_use_id":"t1","content":"7"}]}}` + "\n"
 )
 
-// inner are the records of the sub-agent without their place.
+// inner has the records of the sub-agent without the members that name its session.
+// They occur in the progress of the call and in the file of the sub-agent.
 var inner = []string{
 	`"type":"user","uuid":"i1","timestamp":"2026-03-01T10:00:02Z","message":{"role":"user","content":%s}`,
 	`"type":"assistant","uuid":"i2","timestamp":"2026-03-01T10:00:03Z","message":{"id":"m2","model":"small","content":[{"type":"tool_use","id":"t2","name":"Grep","input":{"pattern":"bean"}}]}`,
@@ -26,6 +27,8 @@ var inner = []string{
 	`"type":"assistant","uuid":"i4","timestamp":"2026-03-01T10:00:05Z","message":{"id":"m3","model":"small","content":[{"type":"tool_use","id":"t3","name":"Read","input":{"file":"x"}}]}`,
 }
 
+// progressOf returns the records of a sub-agent as the progress of its call contains
+// them.
 func progressOf(agent string) string {
 	var all strings.Builder
 	for i, record := range inner {
@@ -37,13 +40,15 @@ func progressOf(agent string) string {
 	return all.String()
 }
 
+// fileOf returns the records of a sub-agent as its own file contains them. Only the
+// file has the text and the thinking of its last reply.
 func fileOf(agent string) string {
 	var all strings.Builder
 	for i, record := range inner {
 		if i == 0 {
 			record = fmt.Sprintf(record, `"go"`)
 		}
-		if i == 3 { // what the model says besides its call is in the file alone
+		if i == 3 {
 			fmt.Fprintf(&all, `{"isSidechain":true,"agentId":"%s","sessionId":"S","type":"assistant","uuid":"i35","timestamp":"2026-03-01T10:00:04.5Z","message":{"id":"m3","model":"small","content":[{"type":"thinking","thinking":"where?"},{"type":"text","text":"I look."}]}}`+"\n", agent)
 		}
 		fmt.Fprintf(&all, `{"isSidechain":true,"agentId":"%s","sessionId":"S",%s}`+"\n", agent, record)
@@ -51,7 +56,7 @@ func fileOf(agent string) string {
 	return all.String()
 }
 
-// subAgent returns the one session of a ledger that has the source S/a1.
+// subAgent returns the opening of the one session of a ledger with the source S/a1.
 func subAgent(t *testing.T, f facts) events.SessionOpened {
 	t.Helper()
 	var found []events.SessionOpened
@@ -66,6 +71,7 @@ func subAgent(t *testing.T, f facts) events.SessionOpened {
 	return found[0]
 }
 
+// mainOf returns the session with the source S.
 func mainOf(f facts) domain.SessionID {
 	for _, s := range f.Sessions {
 		if s.Origin.Source == "S" {
@@ -75,8 +81,8 @@ func mainOf(f facts) domain.SessionID {
 	return domain.SessionID{}
 }
 
-// spawnsOf returns the calls that are on record as having begun a session, each
-// the last of its session.
+// spawnsOf returns, for each session, the last event that records the call which
+// started it.
 func spawnsOf(t *testing.T, l *events.Ledger) map[domain.SessionID]events.SessionSpawned {
 	t.Helper()
 	all := map[domain.SessionID]events.SessionSpawned{}
@@ -92,6 +98,9 @@ func spawnsOf(t *testing.T, l *events.Ledger) map[domain.SessionID]events.Sessio
 	return all
 }
 
+// A sub-agent whose records are in its own file, in the progress of its call or in
+// both is one session with the parent and the call that started it, in any order of
+// imports.
 func TestASubAgentIsOneSessionWithItsCallInEveryOrder(t *testing.T) {
 	t.Parallel()
 	bare, through, own := asks+spawns+ends, asks+spawns+progressOf("a1")+ends, fileOf("a1")
@@ -149,6 +158,8 @@ func TestASubAgentIsOneSessionWithItsCallInEveryOrder(t *testing.T) {
 	}
 }
 
+// The report counts the calls of a sub-agent in progress records, and repeated
+// records once.
 func TestCallsInProgressAreCounted(t *testing.T) {
 	t.Parallel()
 	r := readFile(t, []byte(asks+spawns+progressOf("a1")+progressOf("a1")+ends)).Report
@@ -160,6 +171,8 @@ func TestCallsInProgressAreCounted(t *testing.T) {
 	}
 }
 
+// The parent of a nested sub-agent is the sub-agent that started it, in any order of
+// imports.
 func TestASubAgentOfASubAgentHasItAsItsParent(t *testing.T) {
 	t.Parallel()
 	nested := `{"isSidechain":true,"agentId":"a1","sessionId":"S","type":"user","uuid":"n1","toolUseResult":{"agentId":"a2"},"message":{"content":[{"type":"tool_result","tool_use_id":"t3","content":"x"}]}}` + "\n"
@@ -186,6 +199,8 @@ func TestASubAgentOfASubAgentHasItAsItsParent(t *testing.T) {
 	}
 }
 
+// Files in which sub-agents start each other in a ring are imported without a cycle
+// of parents.
 func TestNoSubAgentComesOfItself(t *testing.T) {
 	t.Parallel()
 	spawn := func(agent, call, child string) string {
@@ -221,6 +236,8 @@ func TestNoSubAgentComesOfItself(t *testing.T) {
 	}
 }
 
+// One Importer links the sub-agents of several files to the session that is imported
+// last.
 func TestAnImporterOfManyFilesLinksThemAll(t *testing.T) {
 	t.Parallel()
 	l := newLedger()

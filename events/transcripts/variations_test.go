@@ -11,6 +11,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/transcripts"
 )
 
+// The prompts of the fixture are the texts of its user, and its interruptions are
+// recorded.
 func TestOnlyUserTextIsAPrompt(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
@@ -25,6 +27,8 @@ func TestOnlyUserTextIsAPrompt(t *testing.T) {
 	}
 }
 
+// A file without a record of the format is an ErrForeign that names its first line.
+// An empty file, and one that ends within its first record, is an empty transcript.
 func TestOtherFormatsAreForeign(t *testing.T) {
 	t.Parallel()
 	for _, data := range []string{
@@ -53,6 +57,8 @@ func TestOtherFormatsAreForeign(t *testing.T) {
 	}
 }
 
+// A file of records without messages names one session, the same each time, and has
+// no events.
 func TestFileWithoutMessagesHasASessionAndNoEvents(t *testing.T) {
 	t.Parallel()
 	data := []byte(`{"type":"summary","summary":"x","leafUuid":"y"}` + "\n")
@@ -62,6 +68,8 @@ func TestFileWithoutMessagesHasASessionAndNoEvents(t *testing.T) {
 	}
 }
 
+// Records with missing, repeated or unexpected members are imported as far as they
+// fit, and otherwise refused by the line.
 func TestEveryVariationIsReadOrRefused(t *testing.T) {
 	t.Parallel()
 	const ask = `{"type":"assistant","message":{"id":"m","content":[{"type":"tool_use","id":"c","name":"Bash","input":{}}]}}` + "\n"
@@ -116,6 +124,8 @@ func TestEveryVariationIsReadOrRefused(t *testing.T) {
 	}
 }
 
+// A line without a valid time has the time of the last line with one, in UTC and
+// microseconds.
 func TestALineWithoutATimeTakesTheLastBefore(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
@@ -135,6 +145,7 @@ func TestALineWithoutATimeTakesTheLastBefore(t *testing.T) {
 	}
 }
 
+// A queued message of the user is a prompt; a queued notification and a file are not.
 func TestQueuedPromptIsAPrompt(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
@@ -147,6 +158,7 @@ func TestQueuedPromptIsAPrompt(t *testing.T) {
 	}
 }
 
+// A result of several MiB is recorded completely.
 func TestALongLineIsReadWhole(t *testing.T) {
 	t.Parallel()
 	size := repeats(1<<20, 12<<20)
