@@ -36,8 +36,9 @@ var house = map[string]room{
 		"github.com/go-json-experiment/json",
 	}},
 	"events":                       {[]string{"domain"}, nil},
-	"events/embedded":              {[]string{"events", "events/embedded/layout", "events/pebblefiles"}, []string{"github.com/cockroachdb/pebble/v2"}},
+	"events/embedded":              {[]string{"events", "events/embedded/layout", "events/embedded/storedir", "events/pebblefiles"}, []string{"github.com/cockroachdb/pebble/v2"}},
 	"events/embedded/layout":       {[]string{"domain", "events", "events/pebblefiles"}, []string{"github.com/cockroachdb/pebble/v2"}},
+	"events/embedded/storedir":     {[]string{"events", "events/pebblefiles"}, []string{"github.com/cockroachdb/pebble/v2"}},
 	"events/pebblefiles":           {nil, []string{"github.com/cenkalti/backoff/v5", "github.com/cockroachdb/pebble/v2"}},
 	"events/pebblefiles/filestest": {[]string{"events/pebblefiles"}, []string{"github.com/cockroachdb/pebble/v2"}},
 	"domain/lawtest":               {nil, nil},
@@ -60,16 +61,16 @@ var house = map[string]room{
 	"builtins/workspace":           {nil, []string{"golang.org/x/sys"}},
 	"runner":                       {[]string{"domain", "events", "projections", "projections/calls", "projections/catalog", "projections/conversation", "registry"}, []string{"golang.org/x/sync"}},
 	"runner/engine": {[]string{
-		"domain", "events", "events/embedded", "projections", "projections/calls", "projections/catalog", "projections/conversation",
+		"domain", "events", "events/embedded", "events/embedded/storedir", "projections", "projections/calls", "projections/catalog", "projections/conversation",
 		"registry", "registry/outputs", "builtins/permission", "runner",
 	}, nil},
 	"runner/engine/shared": {[]string{
-		"domain", "events", "events/embedded", "events/eventstoredb", "events/eventstoredb/server",
+		"domain", "events", "events/embedded", "events/embedded/storedir", "events/eventstoredb", "events/eventstoredb/server",
 		"events/eventstoredb/server/auth", "events/eventstoredb/server/conns", "projections", "registry/outputs", "registry/outputs/remote", "runner/engine",
 	}, nil},
 	"runner/providers/script": {[]string{"domain", "projections/conversation", "runner"}, nil},
 	"cmd/ledger/bench": {[]string{
-		"domain", "events", "events/embedded", "projections", "projections/calls", "registry", "registry/outputs",
+		"domain", "events", "events/embedded", "events/embedded/storedir", "projections", "projections/calls", "registry", "registry/outputs",
 	}, nil},
 	"cmd/ledger/fault": {[]string{
 		"domain", "events", "events/embedded", "events/eventstoredb", "events/eventstoredb/server", "events/eventstoredb/server/auth", "events/transcripts",
@@ -80,7 +81,7 @@ var house = map[string]room{
 		"github.com/charmbracelet/x", "github.com/dustin/go-humanize", "github.com/vbauerster/mpb/v8", "golang.org/x/sys", "golang.org/x/term",
 	}},
 	"cmd/ledger/stores": {[]string{
-		"domain", "events", "events/embedded", "events/eventstoredb", "projections", "projections/publish", "registry/outputs",
+		"domain", "events", "events/embedded", "events/embedded/storedir", "events/eventstoredb", "projections", "projections/publish", "registry/outputs",
 		"registry/outputs/remote", "runner", "runner/engine", "runner/engine/shared", "cmd/ledger/fault", "cmd/ledger/render",
 	}, []string{"golang.org/x/sys"}},
 	"cmd/ledger/doctor": {[]string{

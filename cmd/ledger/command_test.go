@@ -26,6 +26,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
@@ -66,7 +67,7 @@ func following(t *testing.T, args ...string) *exec.Cmd {
 func TestAStoreInUseNamesTheProcess(t *testing.T) {
 	t.Parallel()
 	store := seeded(t)
-	holder, err := embedded.Open(t.Context(), store, embedded.Config{Owner: embedded.Owner{Command: "some program"}})
+	holder, err := embedded.Open(t.Context(), store, embedded.Config{Owner: storedir.Owner{Command: "some program"}})
 	noError(t, err)
 	refused := ledger(t, store, "session", "ls")
 	if refused.exit != fault.ExitConflict {

@@ -19,6 +19,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/conns"
 	"github.com/settlement-ledger/ledger/projections/publish"
@@ -231,7 +232,7 @@ func (s *host) sought(ctx context.Context) (bool, error) {
 // openStore opens the folder exclusively, puts the meter around its log and creates the
 // protocol server. It takes the folder over from a process that yields it.
 func (s *host) openStore(ctx context.Context) error {
-	owner := embedded.Owner{Command: stores.ServeCommand, PID: s.at.PID, Started: s.at.Started, Shares: true}
+	owner := storedir.Owner{Command: stores.ServeCommand, PID: s.at.PID, Started: s.at.Started, Shares: true}
 	held, err := s.OpenFolder(ctx, s.dir, owner)
 	if errors.Is(err, events.ErrInUse) {
 		held, err = s.takeOver(ctx, owner, err)
@@ -252,11 +253,11 @@ func (s *host) openStore(ctx context.Context) error {
 // lock is free. The other process continues as a client of this one. takeOver returns inUse if
 // the holder is a server, does not share the folder, or does not yield within
 // [stores.TakeoverTimeout].
-func (s *host) takeOver(ctx context.Context, owner embedded.Owner, inUse error) (*stores.Store, error) {
+func (s *host) takeOver(ctx context.Context, owner storedir.Owner, inUse error) (*stores.Store, error) {
 	asking, cancel := context.WithTimeoutCause(ctx, stores.TakeoverTimeout, inUse)
 	defer cancel()
 	for {
-		holder, held, err := embedded.Holder(s.dir)
+		holder, held, err := storedir.Holder(s.dir)
 		if err != nil || held && !holder.Shares {
 			return nil, inUse
 		}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 )
 
 // A sharedRun is a ledger run process in its own process group and workspace, which
@@ -82,7 +82,7 @@ func TestSessionsAndReadersOutliveTheHolder(t *testing.T) {
 	for kills < repeats(2, 25) && !t.Failed() {
 		var holder *sharedRun
 		eventually(t, "one of the processes holds the folder, or all have ended", func() bool {
-			owner, held, err := embedded.Holder(store)
+			owner, held, err := storedir.Holder(store)
 			holder = holderAmong(running, owner.PID)
 			return err == nil && held && holder != nil || !slices.ContainsFunc(running, func(r *sharedRun) bool { return !r.over() })
 		})

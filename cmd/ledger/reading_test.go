@@ -25,6 +25,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
@@ -80,7 +81,7 @@ func inStore(t *testing.T, store, command string) []string {
 // The files of the copy are those that a killed process leaves.
 func diedIn(t *testing.T, store string) string {
 	t.Helper()
-	w, err := embedded.Open(t.Context(), store, embedded.Config{Owner: embedded.Owner{PID: 1 << 22, Command: "ledger run"}}) // above the highest process ID of Linux
+	w, err := embedded.Open(t.Context(), store, embedded.Config{Owner: storedir.Owner{PID: 1 << 22, Command: "ledger run"}}) // above the highest process ID of Linux
 	noError(t, err)
 	ledger := events.NewLedger(w, domain.NewMint(time.Now, rand.Reader), time.Now)
 	session := ledger.Mint().Session()

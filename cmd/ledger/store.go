@@ -16,6 +16,7 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/projections"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 	"github.com/settlement-ledger/ledger/runner"
@@ -416,7 +417,7 @@ func (a *app) storeCompact(ctx context.Context) error {
 // process with a valid lease is on record: that process could not renew its lease
 // meanwhile.
 func (a *app) compactAt(ctx context.Context, dir string) (err error) {
-	s, err := a.OpenFolder(ctx, dir, embedded.Owner{Command: a.Command})
+	s, err := a.OpenFolder(ctx, dir, storedir.Owner{Command: a.Command})
 	if err != nil {
 		return err
 	}

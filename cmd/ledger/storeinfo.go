@@ -17,6 +17,7 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 )
 
 // storeInfoCommand returns the command ledger store info.
@@ -104,7 +105,7 @@ const shown = 10
 // storeInfo prints the size of the store s in dir. Layout and write statistics are
 // known only if this process has the folder open itself.
 func (a *app) storeInfo(ctx context.Context, dir string, s *stores.Store) (err error) {
-	row := &storeRow{Store: dir, Format: embedded.Format, Levels: []levelRow{}}
+	row := &storeRow{Store: dir, Format: storedir.Format, Levels: []levelRow{}}
 	if row.Position, err = s.Head(ctx); err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded/layout"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
@@ -90,14 +91,14 @@ type Written struct {
 //
 // An earlier backup in the folder is replaced only by one with at least its content: if
 // the store lost records of it, or lacks referenced data that the earlier backup has,
-// Backup returns [ErrIncomplete]. The earlier backup stays intact until the new one is
+// Backup returns [storedir.ErrIncomplete]. The earlier backup stays intact until the new one is
 // complete and durable; an error, a kill or a power cut does not change it. Only one
 // backup of a store, and only one into a folder, runs at a time; a second one is
 // events.ErrInUse.
 func (s *Store) Backup(ctx context.Context, dst string, parts ...NamedPart) (made Backup, wrote Written, err error) {
-	b := &backupRun{store: s, fs: s.folder.fs, dst: dst, snapshotDir: s.folder.path(snapshotName)}
-	if s.folder.fs == pebblefiles.Disk {
-		if b.dst, err = realPath(dst); err != nil {
+	b := &backupRun{store: s, fs: s.folder.FS, dst: dst, snapshotDir: s.folder.PathOf(snapshotName)}
+	if s.folder.FS == pebblefiles.Disk {
+		if b.dst, err = storedir.RealPath(dst); err != nil {
 			return Backup{}, Written{}, fmt.Errorf("back up to %s: %w", dst, err)
 		}
 	}
@@ -121,7 +122,7 @@ type backupRun struct {
 
 // run takes the snapshot, verifies and copies it, and then replaces the manifest.
 func (b *backupRun) run(ctx context.Context, parts []NamedPart) (err error) {
-	if isWithin(b.fs, b.dst, b.store.folder.dir) {
+	if isWithin(b.fs, b.dst, b.store.folder.Path) {
 		return errors.New("the folder is the store's, or within it: name another")
 	}
 	lock, err := b.lockTarget()
@@ -159,7 +160,7 @@ func (b *backupRun) run(ctx context.Context, parts []NamedPart) (err error) {
 // readBack reads the records of the snapshot, and compares them with the earlier backup
 // and with the parts.
 func (b *backupRun) readBack(ctx context.Context, parts []NamedPart) (err error) {
-	log := b.fs.PathJoin(b.snapshotDir, logName)
+	log := b.fs.PathJoin(b.snapshotDir, storedir.LogName)
 	then := events.NewDigest() // of the records in the earlier backup
 	b.made.Position, b.made.Records, b.made.Digest, err = layout.ReadDigest(ctx, b.fs, log, func(e events.Entry) error {
 		if then.Count() < b.last.Records {
@@ -172,7 +173,7 @@ func (b *backupRun) readBack(ctx context.Context, parts []NamedPart) (err error)
 	}
 	if b.last.Records > 0 && then.String() != b.last.Digest {
 		return fmt.Errorf("%w: the folder holds a backup of %d records, and those are not the first ones of this store: "+
-			"it is of another store, or this one lost records; name another folder", ErrIncomplete, b.last.Records)
+			"it is of another store, or this one lost records; name another folder", storedir.ErrIncomplete, b.last.Records)
 	}
 	for _, p := range parts {
 		if part, ok := p.Part.(Referenced); ok {
@@ -189,7 +190,7 @@ func (b *backupRun) readBack(ctx context.Context, parts []NamedPart) (err error)
 	for _, name := range b.made.Missing {
 		if !slices.Contains(b.last.Missing, name) {
 			return fmt.Errorf("%w: the records name %s, which is missing, and %d in all are: the earlier backup stays as it is; "+
-				"restore it beside the store, or name another folder", ErrIncomplete, name, len(b.made.Missing))
+				"restore it beside the store, or name another folder", storedir.ErrIncomplete, name, len(b.made.Missing))
 		}
 	}
 	return nil
@@ -214,15 +215,15 @@ func (b *backupRun) lockTarget() (io.Closer, error) {
 	names, err := b.fs.List(b.dst)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		f := folder{fs: b.fs, dir: b.dst}
-		if err := f.makeDirs(); err != nil {
+		f := storedir.Dir{FS: b.fs, Path: b.dst}
+		if err := f.MakeDirs(); err != nil {
 			return nil, err
 		}
 	case err != nil:
 		return nil, err
 	}
 	for _, name := range names {
-		if !slices.Contains([]string{backupName, backupName + ".new", poolName, lockName}, name) {
+		if !slices.Contains([]string{backupName, backupName + ".new", poolName, storedir.LockName}, name) {
 			return nil, fmt.Errorf("%w: it holds %s; name an empty folder, one that does not exist, or a backup", ErrNotABackup, name)
 		}
 	}
@@ -231,7 +232,7 @@ func (b *backupRun) lockTarget() (io.Closer, error) {
 			return nil, err
 		}
 	}
-	lock, err := b.fs.Lock(b.fs.PathJoin(b.dst, lockName))
+	lock, err := b.fs.Lock(b.fs.PathJoin(b.dst, storedir.LockName))
 	if err != nil {
 		if _, ok := errors.AsType[*fs.PathError](err); !ok {
 			err = fmt.Errorf("%w by another backup into it: wait for that", events.ErrInUse)
@@ -267,10 +268,10 @@ func (b *backupRun) readTarget() error {
 
 // copyAll copies the FORMAT file and the snapshot.
 func (b *backupRun) copyAll(ctx context.Context, parts []NamedPart) error {
-	if err := b.copyFile(ctx, b.store.folder.path(formatName), formatName); err != nil {
+	if err := b.copyFile(ctx, b.store.folder.PathOf(storedir.FormatName), storedir.FormatName); err != nil {
 		return err
 	}
-	dirs := []string{logName}
+	dirs := []string{storedir.LogName}
 	for _, p := range parts {
 		dirs = append(dirs, p.Name)
 	}

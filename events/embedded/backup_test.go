@@ -17,6 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded/layout"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
@@ -501,8 +502,8 @@ func TestABackupIsReplacedOnlyByOneThatHoldsIt(t *testing.T) {
 		other, err := Open(t.Context(), name, Config{FS: storage})
 		must(t, err)
 		must(t, other.Append(t.Context(), "s-1", 0, newRecordWriter(byte(n)).records(n, 100)...))
-		if _, _, err := other.Backup(t.Context(), "backup"); !errors.Is(err, ErrIncomplete) {
-			t.Errorf("Backup of a store with %s records = %v, want %v", name, err, ErrIncomplete)
+		if _, _, err := other.Backup(t.Context(), "backup"); !errors.Is(err, storedir.ErrIncomplete) {
+			t.Errorf("Backup of a store with %s records = %v, want %v", name, err, storedir.ErrIncomplete)
 		}
 		must(t, other.Close())
 	}
@@ -537,8 +538,8 @@ func TestABackupThatLacksAPartReplacesNoneThatHasIt(t *testing.T) {
 	_, _, err := s.Backup(t.Context(), "backup", NamedPart{"outputs", part})
 	must(t, err)
 	part.lacks = []string{"thing"}
-	if _, _, err := s.Backup(t.Context(), "backup", NamedPart{"outputs", part}); !errors.Is(err, ErrIncomplete) || !strings.Contains(err.Error(), "thing") {
-		t.Errorf("Backup without the thing = %v, want %v that names it", err, ErrIncomplete)
+	if _, _, err := s.Backup(t.Context(), "backup", NamedPart{"outputs", part}); !errors.Is(err, storedir.ErrIncomplete) || !strings.Contains(err.Error(), "thing") {
+		t.Errorf("Backup without the thing = %v, want %v that names it", err, storedir.ErrIncomplete)
 	}
 	for range 2 {
 		if made, _, err := s.Backup(t.Context(), "fresh", NamedPart{"outputs", part}); err != nil || len(made.Missing) != 1 {

@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded/layout"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 )
 
 // roundTime is how long each contender of a round appends.
@@ -227,8 +228,8 @@ func BenchmarkOpen(b *testing.B) {
 			}
 			killed := b.TempDir()
 			must(b, s.Sync(b.Context()))
-			must(b, s.db.Checkpoint(filepath.Join(killed, logName))) // with the log as it stands, as a kill leaves it
-			must(b, (&folder{fs: vfs.Default, dir: killed}).writeFormat(formatName))
+			must(b, s.db.Checkpoint(filepath.Join(killed, storedir.LogName))) // with the log as it stands, as a kill leaves it
+			must(b, (&storedir.Dir{FS: vfs.Default, Path: killed}).WriteFormat(storedir.FormatName))
 			for m := s.db.Metrics(); m.Compact.NumInProgress > 0; m = s.db.Metrics() {
 				runtime.Gosched()
 			}

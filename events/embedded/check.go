@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded/layout"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
@@ -60,7 +61,7 @@ type CheckOptions struct {
 func Check(ctx context.Context, dir string, found func(Finding), c CheckOptions) (checked CheckSummary, err error) {
 	if c.FS == nil {
 		c.FS = pebblefiles.Disk
-		if dir, err = realPath(dir); err != nil {
+		if dir, err = storedir.RealPath(dir); err != nil {
 			return CheckSummary{}, fmt.Errorf("check %s: %w", dir, err)
 		}
 	}
@@ -101,9 +102,9 @@ func (k *check) run(ctx context.Context) error {
 	if err := k.checkFiles(ctx); err != nil {
 		return err
 	}
-	k.db, err = layout.OpenReadOnly(pebblefiles.ReportDamages(pebblefiles.ReadOnly(k.FS), k.damages), k.FS.PathJoin(k.dir, logName))
+	k.db, err = layout.OpenReadOnly(pebblefiles.ReportDamages(pebblefiles.ReadOnly(k.FS), k.damages), k.FS.PathJoin(k.dir, storedir.LogName))
 	if err != nil {
-		k.report(Finding{File: logName, Detail: "the database cannot be opened: " + err.Error()})
+		k.report(Finding{File: storedir.LogName, Detail: "the database cannot be opened: " + err.Error()})
 		k.flush()
 		return nil
 	}
@@ -117,49 +118,38 @@ func (k *check) run(ctx context.Context) error {
 	}
 	k.flush()
 	if closing := k.db.Close(); closing != nil && err == nil {
-		k.found(Finding{File: logName, Detail: closing.Error()})
+		k.found(Finding{File: storedir.LogName, Detail: closing.Error()})
 	}
 	return err
 }
 
 // lock inspects the folder and takes a shared lock if possible, which excludes writers.
 func (k *check) lock() (io.Closer, error) {
-	f := &folder{fs: k.FS, dir: k.dir}
-	err := f.inspect()
-	if errors.Is(err, events.ErrNotAStore) && f.holdsLog() {
-		k.report(Finding{File: formatName, Detail: err.Error()})
+	f := &storedir.Dir{FS: k.FS, Path: k.dir}
+	err := f.Inspect()
+	if errors.Is(err, events.ErrNotAStore) && f.HoldsLog() {
+		k.report(Finding{File: storedir.FormatName, Detail: err.Error()})
 		err = nil
 	}
-	if errors.Is(err, ErrIncomplete) {
-		k.report(Finding{File: logName, Detail: err.Error()})
+	if errors.Is(err, storedir.ErrIncomplete) {
+		k.report(Finding{File: storedir.LogName, Detail: err.Error()})
 		err = nil
 	}
-	if err == nil && f.fresh {
-		err = fmt.Errorf("%w: it has no %s file", events.ErrNotAStore, formatName)
+	if err == nil && f.Fresh {
+		err = fmt.Errorf("%w: it has no %s file", events.ErrNotAStore, storedir.FormatName)
 	}
 	if err != nil {
 		return nil, err
 	}
-	lock, err := pebblefiles.LockShared(k.FS, f.path(lockName))
+	lock, err := pebblefiles.LockShared(k.FS, f.PathOf(storedir.LockName))
 	if err != nil {
-		return nil, fmt.Errorf("%w by %s: end that first", events.ErrInUse, f.holder())
+		return nil, fmt.Errorf("%w by %s: end that first", events.ErrInUse, f.Holder())
 	}
 	if lock == nil {
 		return io.NopCloser(nil), nil
 	}
 	k.Locked = true
 	return lock, nil
-}
-
-// holdsLog reports whether the folder has a database.
-func (f *folder) holdsLog() bool {
-	list, err := pebblefiles.List(f.fs, f.path(logName))
-	for _, one := range list {
-		if one.Kind == pebblefiles.Manifest {
-			return err == nil
-		}
-	}
-	return false
 }
 
 // report reports a finding. It merges it with the pending one if that is the same damage
@@ -190,10 +180,10 @@ func (k *check) flush() {
 
 // checkFiles checks all files of the database.
 func (k *check) checkFiles(ctx context.Context) error {
-	dir := k.FS.PathJoin(k.dir, logName)
+	dir := k.FS.PathJoin(k.dir, storedir.LogName)
 	list, err := pebblefiles.List(k.FS, dir)
 	if err != nil {
-		k.report(Finding{File: logName, Detail: err.Error()})
+		k.report(Finding{File: storedir.LogName, Detail: err.Error()})
 		return nil
 	}
 	total := int64(0)
@@ -210,7 +200,7 @@ func (k *check) checkFiles(ctx context.Context) error {
 			return err
 		}
 		k.damages = append(k.damages, d)
-		k.report(Finding{File: logName + "/" + d.File, Offset: d.Offset + 1, Detail: d.Why})
+		k.report(Finding{File: storedir.LogName + "/" + d.File, Offset: d.Offset + 1, Detail: d.Why})
 	}
 	return nil
 }
@@ -233,10 +223,10 @@ func (k *check) checkRecords(ctx context.Context) error {
 	k.lengths, k.holes = map[events.Stream]events.Revision{}, map[uint64]bool{}
 	end, err := k.end()
 	if err != nil {
-		k.report(Finding{File: logName, Detail: "the end of the records cannot be read: " + err.Error()})
+		k.report(Finding{File: storedir.LogName, Detail: "the end of the records cannot be read: " + err.Error()})
 	}
 	k.End = events.NewPosition(end, end)
-	if sealed, _ := pebblefiles.Sealed(k.FS, k.FS.PathJoin(k.dir, logName)); sealed > end {
+	if sealed, _ := pebblefiles.Sealed(k.FS, k.FS.PathJoin(k.dir, storedir.LogName)); sealed > end {
 		k.report(Finding{Position: events.NewPosition(end+1, end+1), Through: events.NewPosition(sealed, sealed),
 			Detail: "the record is missing, and was there when the store was closed"})
 	}
@@ -267,7 +257,7 @@ func (k *check) end() (uint64, error) {
 	}
 	err = it.Close()
 	if err != nil {
-		end, _ = pebblefiles.Sealed(k.FS, k.FS.PathJoin(k.dir, logName))
+		end, _ = pebblefiles.Sealed(k.FS, k.FS.PathJoin(k.dir, storedir.LogName))
 	}
 	return end, err
 }
@@ -312,7 +302,7 @@ func (k *check) readRun(ctx context.Context, seq, end uint64, digest *events.Dig
 // readDetail returns the text of a read error. It is the same for each record of a block.
 func readDetail(err error) string {
 	if d, ok := errors.AsType[*pebblefiles.Damage](err); ok {
-		return "the record cannot be read: " + logName + "/" + d.Error()
+		return "the record cannot be read: " + storedir.LogName + "/" + d.Error()
 	}
 	return "the record cannot be read: " + err.Error()
 }

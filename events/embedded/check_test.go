@@ -17,6 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded/layout"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
@@ -268,8 +269,8 @@ func TestCheckOfADatabaseThatDoesNotOpenReadsItsFiles(t *testing.T) {
 	if c.Opened || len(found) < 2 || !strings.HasPrefix(found[0].File, "log/MANIFEST-") {
 		t.Errorf("checked %+v, found %+v; want the manifest that is missing, and that it does not open", c, found)
 	}
-	if _, err := Open(t.Context(), "store", Config{FS: storage}); !errors.Is(err, ErrIncomplete) || !strings.Contains(err.Error(), "MANIFEST-") {
-		t.Errorf("Open without a manifest = %v, want %v that names it", err, ErrIncomplete)
+	if _, err := Open(t.Context(), "store", Config{FS: storage}); !errors.Is(err, storedir.ErrIncomplete) || !strings.Contains(err.Error(), "MANIFEST-") {
+		t.Errorf("Open without a manifest = %v, want %v that names it", err, storedir.ErrIncomplete)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded/layout"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
@@ -26,7 +27,7 @@ func (s *Store) Compact(ctx context.Context) error {
 		}
 		if s.snapshotMu.TryLock() {
 			defer s.snapshotMu.Unlock()
-			if err := s.folder.fs.RemoveAll(s.folder.path(snapshotName)); err != nil {
+			if err := s.folder.FS.RemoveAll(s.folder.PathOf(snapshotName)); err != nil {
 				return err
 			}
 		}
@@ -37,7 +38,7 @@ func (s *Store) Compact(ctx context.Context) error {
 		return layout.AsDamaged(err)
 	})
 	if err != nil {
-		return fmt.Errorf("compact %s: %w", s.folder.dir, err)
+		return fmt.Errorf("compact %s: %w", s.folder.Path, err)
 	}
 	return nil
 }
@@ -48,7 +49,7 @@ func unsealed(err error) error {
 		return fmt.Errorf("%w: %w", events.ErrNewerFormat, err)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: log/%w; copy the whole folder, or restore a backup; a copy without log/seal opens with what can be read", ErrIncomplete, err)
+		return fmt.Errorf("%w: log/%w; copy the whole folder, or restore a backup; a copy without log/seal opens with what can be read", storedir.ErrIncomplete, err)
 	}
 	return fmt.Errorf("%w: log/%w: restore a backup; a copy without log/seal opens with what can be read", events.ErrDamaged, err)
 }

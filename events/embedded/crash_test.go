@@ -17,6 +17,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded/layout"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 )
 
 // An attempt is an append whose outcome may be open.
@@ -429,7 +430,7 @@ func TestAFullDiskWhileTablesAreMergedDoesNotHoldUpOpening(t *testing.T) {
 	options := s.options(nil)
 	must(t, s.Close())
 	options.DisableAutomaticCompactions = true
-	db, err := pebble.Open(s.folder.path(logName), options)
+	db, err := pebble.Open(s.folder.PathOf(storedir.LogName), options)
 	must(t, err)
 	for range 8 {
 		must(t, db.Set(layout.CheckpointKey("calls"), []byte("x"), pebble.Sync))

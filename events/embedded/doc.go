@@ -1,18 +1,15 @@
 // Package embedded stores events in a Pebble database in this process.
 //
 // A [Store] is an events.Store in a folder. [Open] creates or locks the folder, and names
-// the [Owner] to a second process. [OpenReader] opens a folder without changing it. The
+// the storedir.Owner to a second process. [OpenReader] opens a folder without changing it. The
 // [Durability] selects when an append is acknowledged. A store also keeps checkpoints of
 // projections, and counts its work in [Stats]. [Store.Backup] copies it while it is in
 // use, [Restore] makes a store of a [Backup], [Check] finds damage in a closed store, and
 // [Store.Compact] rewrites tables. Over vfs.NewMem it is the store of unit tests, over
 // vfs.NewCrashableMem that of crash tests.
 //
-// The folder has four entries: FORMAT with the format; lock; owner with an Owner as JSON
-// while the store is open; and log, the database. FORMAT is written last: a folder with
-// FORMAT.new and without FORMAT has no records, and one without log is not a store.
-// Package layout draws the keys and values of the database. The sequence of a record is
-// both parts of its position.
+// Package storedir describes the folder of a store, and package layout the keys and values
+// of the database in it. The sequence of a record is both parts of its position.
 //
 // # Promises
 //
@@ -53,7 +50,7 @@
 // # Errors
 //
 // Open and OpenReader return events.ErrInUse, ErrNewerFormat, ErrNotAStore,
-// [ErrIncomplete], and ErrDamaged for files that differ from those at the last closing. A
+// storedir.ErrIncomplete, and ErrDamaged for files that differ from those at the last closing. A
 // write to a store of OpenReader is [ErrReadOnly]. Backup and Restore return
 // [ErrNotABackup], [ErrNotEmpty] and [ErrBadBackup]. Append returns a Conflict,
 // ErrBadRecord, ErrTooLarge and ErrClosed. If the context of an append ends after the

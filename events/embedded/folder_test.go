@@ -14,6 +14,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 )
 
 // holdVariable has the test binary hold a store open instead of testing.
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 
 // hold opens a store, says so, and waits for the end of its input.
 func hold(dir string) {
-	if _, err := Open(context.Background(), dir, Config{Owner: Owner{Command: "holder"}}); err != nil {
+	if _, err := Open(context.Background(), dir, Config{Owner: storedir.Owner{Command: "holder"}}); err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
@@ -52,7 +53,7 @@ func TestAStoreInUseNamesTheProcessThatHasIt(t *testing.T) {
 		t.Fatalf("the other process says %q, %v", line, err)
 	}
 	inUse(t, dir, fmt.Sprintf("process %d (holder on ", other.Process.Pid))
-	must(t, os.WriteFile(filepath.Join(dir, ownerName), []byte(`{"pid":12`), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, storedir.OwnerName), []byte(`{"pid":12`), 0o600))
 	inUse(t, dir, "another process")
 
 	must(t, input.Close()) // it ends without closing the store
@@ -64,7 +65,7 @@ func TestAStoreInUseNamesTheProcessThatHasIt(t *testing.T) {
 	must(t, os.Symlink(dir, link))
 	inUse(t, link, "which is this one")
 	must(t, s.Close())
-	if _, err := os.Stat(filepath.Join(dir, ownerName)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(dir, storedir.OwnerName)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the owner file of a closed store: %v, want it gone", err)
 	}
 	s, err = Open(t.Context(), dir, Config{})
@@ -84,17 +85,17 @@ func inUse(t *testing.T, dir, who string) {
 func TestANewerFormatIsRefusedAndNamed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, formatName), []byte(formatTitle+"7\n"), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, storedir.FormatName), []byte(storedir.FormatTitle+"7\n"), 0o600))
 	_, err := Open(t.Context(), dir, Config{})
 	if !errors.Is(err, events.ErrNewerFormat) || !strings.Contains(err.Error(), "format 7") || !strings.Contains(err.Error(), "up to 1") {
 		t.Errorf("Open of format 7 = %v, want ErrNewerFormat that names both formats", err)
 	}
-	untouched(t, dir, formatName)
+	untouched(t, dir, storedir.FormatName)
 }
 
 func TestAFolderThatIsNotAStoreIsLeftAsItIs(t *testing.T) {
 	t.Parallel()
-	for name, content := range map[string]string{"notes.txt": "mine", "lock.txt": "", formatName: "something else 1\n", logName: "", ownerName: "{}"} {
+	for name, content := range map[string]string{"notes.txt": "mine", "lock.txt": "", storedir.FormatName: "something else 1\n", storedir.LogName: "", storedir.OwnerName: "{}"} {
 		dir := t.TempDir()
 		must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 		if _, err := Open(t.Context(), dir, Config{}); !errors.Is(err, events.ErrNotAStore) || !strings.Contains(err.Error(), dir) {
@@ -124,7 +125,7 @@ func TestAMissingFolderIsMadeWithItsParents(t *testing.T) {
 	s, err := Open(t.Context(), dir, Config{})
 	must(t, err)
 	must(t, s.Close())
-	untouched(t, dir, formatName, lockName, logName)
+	untouched(t, dir, storedir.FormatName, storedir.LockName, storedir.LogName)
 }
 
 func TestOpeningNamesWhatIsInTheWay(t *testing.T) {
@@ -157,7 +158,7 @@ func TestAStoreCutOffWhileItWasMadeOpens(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
 	must(t, storage.MkdirAll("store", 0o700))
-	for _, name := range []string{lockName, formatName + ".new"} {
+	for _, name := range []string{storedir.LockName, storedir.FormatName + ".new"} {
 		f, err := storage.Create("store/"+name, vfs.WriteCategoryUnspecified)
 		must(t, err)
 		must(t, f.Close())

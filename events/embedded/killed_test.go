@@ -15,6 +15,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 	"github.com/settlement-ledger/ledger/events/pebblefiles/filestest"
 )
@@ -204,9 +205,9 @@ func afterKill(t *testing.T, storage vfs.FS, truth []events.Entry) (reported boo
 func TestADamagedFormatRemovesNoRecords(t *testing.T) {
 	t.Parallel()
 	whole, truth := killed(t)
-	whole["store/"+formatDraftName] = whole["store/"+formatName]
-	for at := 0; at < len(whole["store/"+formatName]); at += repeats(15, 1) {
-		if _, err := afterKill(t, withFlip(t, whole, "store/"+formatName, at, at%8), truth); err != nil {
+	whole["store/"+storedir.FormatDraftName] = whole["store/"+storedir.FormatName]
+	for at := 0; at < len(whole["store/"+storedir.FormatName]); at += repeats(15, 1) {
+		if _, err := afterKill(t, withFlip(t, whole, "store/"+storedir.FormatName, at, at%8), truth); err != nil {
 			t.Errorf("byte %d: %v", at, err)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"go.uber.org/goleak"
 )
 
@@ -32,14 +33,14 @@ func TestAStoreWithoutItsLogIsRefused(t *testing.T) {
 	must(t, err)
 	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(1, 10)...))
 	must(t, s.Close())
-	must(t, os.RemoveAll(filepath.Join(dir, logName)))
-	if _, err := Open(t.Context(), dir, Config{}); !errors.Is(err, ErrIncomplete) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), logName) {
-		t.Errorf("Open without the log = %v, want ErrIncomplete that names the folder and what is missing", err)
+	must(t, os.RemoveAll(filepath.Join(dir, storedir.LogName)))
+	if _, err := Open(t.Context(), dir, Config{}); !errors.Is(err, storedir.ErrIncomplete) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), storedir.LogName) {
+		t.Errorf("Open without the log = %v, want storedir.ErrIncomplete that names the folder and what is missing", err)
 	}
-	untouched(t, dir, formatName, lockName)
-	must(t, os.Mkdir(filepath.Join(dir, logName), 0o700))
-	if _, err := Open(t.Context(), dir, Config{}); !errors.Is(err, ErrIncomplete) {
-		t.Errorf("Open with an empty log = %v, want ErrIncomplete", err)
+	untouched(t, dir, storedir.FormatName, storedir.LockName)
+	must(t, os.Mkdir(filepath.Join(dir, storedir.LogName), 0o700))
+	if _, err := Open(t.Context(), dir, Config{}); !errors.Is(err, storedir.ErrIncomplete) {
+		t.Errorf("Open with an empty log = %v, want storedir.ErrIncomplete", err)
 	}
 }
 
@@ -49,11 +50,11 @@ func TestOpenThatFailsLeavesNoGoroutine(t *testing.T) {
 	s, err := Open(t.Context(), dir, Config{})
 	must(t, err)
 	must(t, s.Close())
-	must(t, os.RemoveAll(filepath.Join(dir, logName)))
-	must(t, os.Mkdir(filepath.Join(dir, logName), 0o700))
+	must(t, os.RemoveAll(filepath.Join(dir, storedir.LogName)))
+	must(t, os.Mkdir(filepath.Join(dir, storedir.LogName), 0o700))
 	before := goleak.IgnoreCurrent()
-	if _, err := Open(t.Context(), dir, Config{}); !errors.Is(err, ErrIncomplete) {
-		t.Errorf("Open with an empty log = %v, want %v", err, ErrIncomplete)
+	if _, err := Open(t.Context(), dir, Config{}); !errors.Is(err, storedir.ErrIncomplete) {
+		t.Errorf("Open with an empty log = %v, want %v", err, storedir.ErrIncomplete)
 	}
 	if err := goleak.Find(before); err != nil {
 		t.Error(err)
@@ -64,20 +65,20 @@ func TestOpenThatFailsLeavesNoGoroutine(t *testing.T) {
 // database has, and no FORMAT.
 func TestAFolderWithALogOfItsOwnIsNotAStore(t *testing.T) {
 	t.Parallel()
-	for _, begun := range []string{"", "settle", formatTitle} {
+	for _, begun := range []string{"", "settle", storedir.FormatTitle} {
 		dir := t.TempDir()
-		want := []string{logName}
-		must(t, os.Mkdir(filepath.Join(dir, logName), 0o700))
-		must(t, os.WriteFile(filepath.Join(dir, logName, "mine"), nil, 0o600))
+		want := []string{storedir.LogName}
+		must(t, os.Mkdir(filepath.Join(dir, storedir.LogName), 0o700))
+		must(t, os.WriteFile(filepath.Join(dir, storedir.LogName, "mine"), nil, 0o600))
 		if begun != "" {
-			must(t, os.WriteFile(filepath.Join(dir, formatDraftName), []byte(begun), 0o600))
-			want = []string{formatDraftName, logName}
+			must(t, os.WriteFile(filepath.Join(dir, storedir.FormatDraftName), []byte(begun), 0o600))
+			want = []string{storedir.FormatDraftName, storedir.LogName}
 		}
 		if _, err := Open(t.Context(), dir, Config{}); !errors.Is(err, events.ErrNotAStore) {
 			t.Errorf("Open of a folder with a log = %v, want ErrNotAStore", err)
 		}
 		untouched(t, dir, want...)
-		untouched(t, filepath.Join(dir, logName), "mine")
+		untouched(t, filepath.Join(dir, storedir.LogName), "mine")
 	}
 }
 
@@ -103,14 +104,14 @@ func TestOpenNamesAnyMissingFile(t *testing.T) {
 		must(t, half.Remove("store/log/"+name))
 		s, err := Open(t.Context(), "store", Config{FS: half})
 		if err != nil {
-			if !errors.Is(err, ErrIncomplete) || !strings.Contains(err.Error(), "open store") {
-				t.Errorf("Open without %s = %v, want ErrIncomplete", name, err)
+			if !errors.Is(err, storedir.ErrIncomplete) || !strings.Contains(err.Error(), "open store") {
+				t.Errorf("Open without %s = %v, want storedir.ErrIncomplete", name, err)
 			}
 			refused++
 			continue
 		}
 		if n := len(all(t, s)); n != 40 {
-			t.Errorf("Open without %s succeeds with %d records, want 40 or ErrIncomplete", name, n)
+			t.Errorf("Open without %s succeeds with %d records, want 40 or storedir.ErrIncomplete", name, n)
 		}
 		must(t, s.Close())
 	}
@@ -129,9 +130,9 @@ func TestAStoreCutOffWithItsDatabaseBegunOpens(t *testing.T) {
 	must(t, err)
 	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(3, 1)...))
 	must(t, s.Close())
-	must(t, os.Rename(filepath.Join(dir, formatName), filepath.Join(dir, formatDraftName)))
-	must(t, os.WriteFile(filepath.Join(dir, ownerName), []byte("{}"), 0o600))
-	must(t, os.WriteFile(filepath.Join(dir, formatName), []byte(formatTitle), 0o600)) // its beginning
+	must(t, os.Rename(filepath.Join(dir, storedir.FormatName), filepath.Join(dir, storedir.FormatDraftName)))
+	must(t, os.WriteFile(filepath.Join(dir, storedir.OwnerName), []byte("{}"), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, storedir.FormatName), []byte(storedir.FormatTitle), 0o600)) // its beginning
 	s, err = Open(t.Context(), dir, Config{})
 	must(t, err)
 	if n := len(all(t, s)); n != 3 {
@@ -139,7 +140,7 @@ func TestAStoreCutOffWithItsDatabaseBegunOpens(t *testing.T) {
 	}
 	must(t, s.Append(t.Context(), "s-1", 3, newRecordWriter(2).records(1, 1)...))
 	must(t, s.Close())
-	untouched(t, dir, formatName, lockName, logName)
+	untouched(t, dir, storedir.FormatName, storedir.LockName, storedir.LogName)
 }
 
 func TestAStoreOnAReadOnlyFolderIsRefused(t *testing.T) {
@@ -196,7 +197,7 @@ func asNobody(t *testing.T, make func(dir string), want string) {
 func TestANetworkFileSystemIsLogged(t *testing.T) {
 	t.Parallel()
 	var logBuffer bytes.Buffer
-	s := &Store{folder: &folder{dir: "/mnt/store"}}
+	s := &Store{folder: &storedir.Dir{Path: "/mnt/store"}}
 	s.warnNetwork("NFS", slog.New(slog.NewTextHandler(&logBuffer, nil)))
 	if text := logBuffer.String(); !strings.Contains(text, "WARN") || !strings.Contains(text, "NFS") || !strings.Contains(text, "/mnt/store") {
 		t.Errorf("of a network file system the logger is told %q", text)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
@@ -39,16 +40,16 @@ func OpenReader(ctx context.Context, dir string, cfg Config) (*Store, error) {
 	storage := cmp.Or(cfg.FS, pebblefiles.Disk)
 	if cfg.FS == nil {
 		var err error
-		if dir, err = realPath(dir); err != nil {
+		if dir, err = storedir.RealPath(dir); err != nil {
 			return nil, fmt.Errorf("open store %s: %w", dir, err)
 		}
 	}
-	f := &folder{fs: pebblefiles.ReadOnly(storage), dir: dir}
-	s, p, err := pebblefiles.ReadPinned(ctx, storage, f.path(lockName), f.path(logName), func(p *pebblefiles.Pinned) (*Store, error) {
+	f := &storedir.Dir{FS: pebblefiles.ReadOnly(storage), Path: dir}
+	s, p, err := pebblefiles.ReadPinned(ctx, storage, f.PathOf(storedir.LockName), f.PathOf(storedir.LogName), func(p *pebblefiles.Pinned) (*Store, error) {
 		return openPinned(f, p, cfg)
 	})
 	if errors.Is(err, pebblefiles.ErrLocked) {
-		return nil, f.inUse()
+		return nil, f.InUse()
 	}
 	if err != nil {
 		return nil, err
@@ -58,20 +59,20 @@ func OpenReader(ctx context.Context, dir string, cfg Config) (*Store, error) {
 }
 
 // openPinned opens a store through pinned files, which no writer changes.
-func openPinned(f *folder, p *pebblefiles.Pinned, cfg Config) (*Store, error) {
-	if err := f.inspect(); err != nil {
+func openPinned(f *storedir.Dir, p *pebblefiles.Pinned, cfg Config) (*Store, error) {
+	if err := f.Inspect(); err != nil {
 		return nil, err
 	}
-	if f.fresh && !f.unfinished() {
+	if f.Fresh && !f.Unfinished() {
 		return nil, fmt.Errorf("open store %s: %w: it has no %s file; if a process was killed that was making a store, nothing was written to it yet",
-			f.dir, events.ErrNotAStore, formatName)
+			f.Path, events.ErrNotAStore, storedir.FormatName)
 	}
-	f.before, _ = f.ownerRecord()
+	f.Before, _ = f.OwnerRecord()
 	s := newStore(f, cfg)
 	s.replay = pebblefiles.NewReplay(p, s.torn)
 	s.newFailStop(cfg.Logger)
 	if err := s.openReadOnlyDatabase(); err != nil {
-		return nil, fmt.Errorf("open store %s: %w", f.dir, err)
+		return nil, fmt.Errorf("open store %s: %w", f.Path, err)
 	}
 	return s, nil
 }
@@ -80,14 +81,14 @@ func openPinned(f *folder, p *pebblefiles.Pinned, cfg Config) (*Store, error) {
 func (s *Store) openReadOnlyDatabase() error {
 	cache := pebble.NewCache(cacheSize)
 	defer cache.Unref()
-	sealed, err := pebblefiles.Intact(s.folder.fs, s.folder.path(logName))
+	sealed, err := pebblefiles.Intact(s.folder.FS, s.folder.PathOf(storedir.LogName))
 	if err != nil {
 		return unsealed(err)
 	}
 	s.syncLogs()
 	options := s.options(cache)
 	options.ErrorIfNotExists, options.ReadOnly = true, true
-	if s.db, err = pebble.Open(s.folder.path(logName), options); err != nil {
+	if s.db, err = pebble.Open(s.folder.PathOf(storedir.LogName), options); err != nil {
 		return cmp.Or(s.failStop.Err(), openError(err))
 	}
 	s.failStop.Opened()
@@ -98,39 +99,14 @@ func (s *Store) openReadOnlyDatabase() error {
 // syncLogs syncs the logs, so that a reader does not act on records that a power cut
 // removes. It ignores errors, because some file systems refuse a sync to a reader.
 func (s *Store) syncLogs() {
-	dir := s.folder.path(logName)
-	list, _ := pebblefiles.List(s.folder.fs, dir) // opening the database reports an error
+	dir := s.folder.PathOf(storedir.LogName)
+	list, _ := pebblefiles.List(s.folder.FS, dir) // opening the database reports an error
 	for _, f := range list {
 		if f.Kind != pebblefiles.Log {
 			continue
 		}
-		if file, err := s.folder.fs.Open(s.folder.fs.PathJoin(dir, f.Name)); err == nil {
+		if file, err := s.folder.FS.Open(s.folder.FS.PathJoin(dir, f.Name)); err == nil {
 			_ = errors.Join(file.Sync(), file.Close())
 		}
 	}
-}
-
-// Holder returns the process that has the store in a folder open for writing, and
-// whether there is one. It changes no file. Without shared locks (systems other than
-// Linux) it also returns a killed process that left its owner file.
-func Holder(dir string) (Owner, bool, error) {
-	dir, err := realPath(dir)
-	if err != nil {
-		return Owner{}, false, err
-	}
-	f := &folder{fs: pebblefiles.Disk, dir: dir}
-	lock, err := pebblefiles.LockShared(pebblefiles.Disk, f.path(lockName))
-	if lock != nil {
-		return Owner{}, false, lock.Close()
-	}
-	if err != nil && !errors.Is(err, pebblefiles.ErrLocked) {
-		return Owner{}, false, fmt.Errorf("look who has store %s open: %w", dir, err)
-	}
-	s, signed := f.ownerRecord()
-	return s.Owner, signed || err != nil, nil
-}
-
-// inUse returns an ErrInUse that names the process that has the folder open.
-func (f *folder) inUse() error {
-	return fmt.Errorf("open store %s: %w by %s: end that first, or name another store", f.dir, events.ErrInUse, f.holder())
 }

@@ -27,10 +27,10 @@ func BenchmarkOpenReader(b *testing.B) {
 		must(b, s.Append(b.Context(), "session-more", events.Revision(i*100), p.records(100, 500)...))
 	}
 	died := b.TempDir()
-	for name, text := range contents(b, s.folder.fs, dir) {
+	for name, text := range contents(b, s.folder.FS, dir) {
 		to := died + name[len(dir):]
-		must(b, s.folder.fs.MkdirAll(s.folder.fs.PathDir(to), 0o700))
-		must(b, writeFile(s.folder.fs, to, text))
+		must(b, s.folder.FS.MkdirAll(s.folder.FS.PathDir(to), 0o700))
+		must(b, writeFile(s.folder.FS, to, text))
 	}
 	must(b, s.Close())
 	b.Run("killed", func(b *testing.B) { benchReader(b, died) })

@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded/layout"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
@@ -204,7 +205,7 @@ func TestReaderSeesNoLaterWrites(t *testing.T) {
 func TestReaderOfAStoreInUseIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	w, err := Open(t.Context(), dir, Config{Owner: Owner{Command: "ledger run"}})
+	w, err := Open(t.Context(), dir, Config{Owner: storedir.Owner{Command: "ledger run"}})
 	must(t, err)
 	for range 2 {
 		if _, err := OpenReader(t.Context(), dir, Config{}); !errors.Is(err, events.ErrInUse) || !strings.Contains(err.Error(), "ledger run") {
@@ -226,7 +227,7 @@ func TestWriterWaitsForReaders(t *testing.T) {
 	w, err := Open(t.Context(), dir, Config{})
 	must(t, err)
 	must(t, w.Close())
-	p, err := pebblefiles.Pin(pebblefiles.Disk, filepath.Join(dir, lockName), filepath.Join(dir, logName))
+	p, err := pebblefiles.Pin(pebblefiles.Disk, filepath.Join(dir, storedir.LockName), filepath.Join(dir, storedir.LogName))
 	must(t, err)
 	told := make(chan struct{})
 	opened := make(chan error, 1)
@@ -280,7 +281,7 @@ func TestReaderRefusesToWrite(t *testing.T) {
 func TestReaderNeedsNoLockFile(t *testing.T) {
 	t.Parallel()
 	whole, truth := killed(t)
-	delete(whole, "store/"+lockName)
+	delete(whole, "store/"+storedir.LockName)
 	dir := onDisk(t, whole)
 	before := contents(t, vfs.Default, dir)
 	r := openReader(t, dir, Config{})
@@ -297,8 +298,8 @@ func TestReaderOfAnUnfinishedStoreLeavesItAsItIs(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
 	must(t, storage.MkdirAll("store", 0o700))
-	f := folder{fs: storage, dir: "store"}
-	must(t, f.writeFormat(formatDraftName))
+	f := storedir.Dir{FS: storage, Path: "store"}
+	must(t, f.WriteFormat(storedir.FormatDraftName))
 	before := contents(t, storage, "store")
 	if _, err := OpenReader(t.Context(), "store", Config{FS: storage}); !errors.Is(err, events.ErrNotAStore) {
 		t.Errorf("OpenReader of a store in the making = %v, want ErrNotAStore", err)
@@ -318,7 +319,7 @@ func TestReaderMissesSealedRecords(t *testing.T) {
 	entries := writeSampleStore(t, storage)
 	last := uint64(len(entries))
 	surgery(t, storage, func(db *pebble.DB) error { return db.Delete(layout.EntryKey(last), pebble.Sync) })
-	must(t, pebblefiles.Seal(storage, "store/"+logName, last))
+	must(t, pebblefiles.Seal(storage, "store/"+storedir.LogName, last))
 	if _, err := OpenReader(t.Context(), "store", Config{FS: storage}); !errors.Is(err, events.ErrDamaged) {
 		t.Errorf("OpenReader of a store that lost its last record = %v, want ErrDamaged", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded/layout"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
@@ -32,8 +33,8 @@ func Restore(ctx context.Context, src, dst string, storage vfs.FS) (b Backup, er
 	r := &restoreRun{fs: storage, src: src, dst: dst}
 	if storage == nil {
 		r.fs = pebblefiles.Disk
-		if r.src, err = realPath(src); err == nil {
-			r.dst, err = realPath(dst)
+		if r.src, err = storedir.RealPath(src); err == nil {
+			r.dst, err = storedir.RealPath(dst)
 		}
 		if err != nil {
 			return Backup{}, fmt.Errorf("restore %s to %s: %w", src, dst, err)
@@ -47,10 +48,6 @@ func Restore(ctx context.Context, src, dst string, storage vfs.FS) (b Backup, er
 	}
 	return r.made, nil
 }
-
-// restoringName is the file in dst that lists the files of a Restore in progress. It is
-// written first and removed last.
-const restoringName = "RESTORING"
 
 // restoringTitle is the prefix of a RESTORING file. A line for each file follows, with
 // its path as a quoted Go string.
@@ -70,21 +67,21 @@ func (r *restoreRun) run(ctx context.Context) (err error) {
 		return errors.New("one folder is the other, or within it: name another")
 	}
 	for _, c := range r.made.Files {
-		if c.Path == restoringName || c.Path == lockName || !fs.ValidPath(c.Path) || c.Path == "." {
+		if c.Path == storedir.RestoringName || c.Path == storedir.LockName || !fs.ValidPath(c.Path) || c.Path == "." {
 			return fmt.Errorf("%w: it names a file %q", ErrBadBackup, c.Path)
 		}
 	}
 	if _, err := r.leftovers(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	f := folder{fs: r.fs, dir: r.dst}
-	if err := f.makeDirs(); err != nil {
+	f := storedir.Dir{FS: r.fs, Path: r.dst}
+	if err := f.MakeDirs(); err != nil {
 		return err
 	}
-	if err := f.acquire(ctx, nil); err != nil {
+	if err := f.Acquire(ctx, nil); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.lock.Close()) }()
+	defer func() { err = errors.Join(err, f.Lock.Close()) }()
 	left, err := r.leftovers() // again, because another Restore may have held the lock
 	if err != nil {
 		return err
@@ -101,7 +98,7 @@ func (r *restoreRun) run(ctx context.Context) (err error) {
 	}
 	// The folder is a store now. Opening it removes a list that a power cut brings
 	// back.
-	return r.fs.Remove(r.path(restoringName))
+	return r.fs.Remove(r.path(storedir.RestoringName))
 }
 
 // explain returns an error of copying, as events.ErrInUse if another backup was made into
@@ -120,9 +117,9 @@ func (r *restoreRun) leftovers() ([]string, error) {
 	if _, err := r.fs.List(r.dst); err != nil {
 		return nil, err
 	}
-	f := folder{fs: r.fs, dir: r.dst}
-	if _, err := f.readFormat(formatName); err == nil {
-		return nil, r.notEmpty(formatName)
+	f := storedir.Dir{FS: r.fs, Path: r.dst}
+	if _, err := f.ReadFormat(storedir.FormatName); err == nil {
+		return nil, r.notEmpty(storedir.FormatName)
 	}
 	ours, err := r.listedFiles()
 	if err != nil {
@@ -134,8 +131,8 @@ func (r *restoreRun) leftovers() ([]string, error) {
 		case folder && hasFileIn(ours, path):
 		case folder:
 			return r.notEmpty(path)
-		case path == lockName, path == restoringName:
-		case path == restoringName+".new":
+		case path == storedir.LockName, path == storedir.RestoringName:
+		case path == storedir.RestoringName+".new":
 			left = append(left, path)
 		case !ours[path]:
 			return r.notEmpty(path)
@@ -155,8 +152,8 @@ func (r *restoreRun) notEmpty(path string) error {
 // listedFiles returns the paths in the RESTORING file, and no paths if it is missing. A
 // file of another format is an ErrNotEmpty.
 func (r *restoreRun) listedFiles() (map[string]bool, error) {
-	f := folder{fs: r.fs, dir: r.dst}
-	text, err := f.readAll(restoringName)
+	f := storedir.Dir{FS: r.fs, Path: r.dst}
+	text, err := f.ReadAll(storedir.RestoringName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -165,13 +162,13 @@ func (r *restoreRun) listedFiles() (map[string]bool, error) {
 	}
 	lines, ok := strings.CutPrefix(string(text), restoringTitle)
 	if !ok {
-		return nil, r.notEmpty(restoringName)
+		return nil, r.notEmpty(storedir.RestoringName)
 	}
 	paths := map[string]bool{}
 	for line := range strings.Lines(lines) {
 		path, err := strconv.Unquote(strings.TrimSuffix(line, "\n"))
 		if err != nil || !fs.ValidPath(path) || path == "." {
-			return nil, r.notEmpty(restoringName)
+			return nil, r.notEmpty(storedir.RestoringName)
 		}
 		paths[path] = true
 	}
@@ -244,15 +241,15 @@ func (r *restoreRun) begin() error {
 	for _, c := range r.made.Files {
 		text = fmt.Appendf(text, "%q\n", c.Path)
 	}
-	return pebblefiles.WriteFile(r.fs, r.dst, restoringName, text)
+	return pebblefiles.WriteFile(r.fs, r.dst, storedir.RestoringName, text)
 }
 
 // copyAll copies the files and verifies the records. It copies FORMAT last, which makes
 // the folder a store.
-func (r *restoreRun) copyAll(ctx context.Context, f *folder) error {
+func (r *restoreRun) copyAll(ctx context.Context, f *storedir.Dir) error {
 	var last Copy
 	for _, c := range r.made.Files {
-		if c.Path == formatName {
+		if c.Path == storedir.FormatName {
 			last = c
 			continue
 		}
@@ -260,7 +257,7 @@ func (r *restoreRun) copyAll(ctx context.Context, f *folder) error {
 			return err
 		}
 	}
-	position, records, digest, err := layout.ReadDigest(ctx, r.fs, f.path(logName), nil)
+	position, records, digest, err := layout.ReadDigest(ctx, r.fs, f.PathOf(storedir.LogName), nil)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrBadBackup, err)
 	}
@@ -269,7 +266,7 @@ func (r *restoreRun) copyAll(ctx context.Context, f *folder) error {
 			ErrBadBackup, records, position, digest, r.made.Records, r.made.Position, r.made.Digest)
 	}
 	if last.Path == "" {
-		return fmt.Errorf("%w: it has no %s", ErrBadBackup, formatName)
+		return fmt.Errorf("%w: it has no %s", ErrBadBackup, storedir.FormatName)
 	}
 	// The files must be durable before FORMAT.
 	if err := pebblefiles.SyncDir(r.fs, r.dst); err != nil {
@@ -278,14 +275,14 @@ func (r *restoreRun) copyAll(ctx context.Context, f *folder) error {
 	if err := r.copy(ctx, last); err != nil {
 		return err
 	}
-	return f.inspect()
+	return f.Inspect()
 }
 
 // copy copies one file, durably, and compares it with its sum.
 func (r *restoreRun) copy(ctx context.Context, c Copy) error {
 	to := r.path(c.Path)
-	f := folder{fs: r.fs, dir: r.fs.PathDir(to)}
-	if err := f.makeDirs(); err != nil {
+	f := storedir.Dir{FS: r.fs, Path: r.fs.PathDir(to)}
+	if err := f.MakeDirs(); err != nil {
 		return err
 	}
 	from := r.fs.PathJoin(r.src, poolName, path.Base(c.SHA256))
@@ -298,15 +295,15 @@ func (r *restoreRun) copy(ctx context.Context, c Copy) error {
 	case sum != c.SHA256:
 		return fmt.Errorf("%w: %s, which is %s, does not match its sum", ErrBadBackup, from, c.Path)
 	}
-	return pebblefiles.SyncDir(r.fs, f.dir)
+	return pebblefiles.SyncDir(r.fs, f.Path)
 }
 
 // clear removes the files that a failed Restore wrote, and the lock. It removes FORMAT
 // first, durably.
 func (r *restoreRun) clear() error {
-	if _, err := r.fs.Stat(r.path(formatName)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := r.fs.Stat(r.path(storedir.FormatName)); !errors.Is(err, fs.ErrNotExist) {
 		if err == nil {
-			err = r.fs.Remove(r.path(formatName))
+			err = r.fs.Remove(r.path(storedir.FormatName))
 		}
 		if err == nil {
 			err = pebblefiles.SyncDir(r.fs, r.dst)
@@ -315,14 +312,14 @@ func (r *restoreRun) clear() error {
 			return err
 		}
 	}
-	paths := []string{restoringName + ".new"}
+	paths := []string{storedir.RestoringName + ".new"}
 	for _, c := range r.made.Files {
 		paths = append(paths, c.Path)
 	}
 	if err := r.remove(paths); err != nil {
 		return err
 	}
-	return r.remove([]string{restoringName, lockName})
+	return r.remove([]string{storedir.RestoringName, storedir.LockName})
 }
 
 // remove removes files, and then their folders if they are empty.

@@ -17,6 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
@@ -57,7 +58,7 @@ func wantRestored(t testing.TB, storage vfs.FS, dir string, made Backup) {
 	must(t, s.Close())
 	names, err := storage.List(dir)
 	must(t, err)
-	if slices.Sort(names); !slices.Equal(names, []string{formatName, lockName, logName, "outputs"}) {
+	if slices.Sort(names); !slices.Equal(names, []string{storedir.FormatName, storedir.LockName, storedir.LogName, "outputs"}) {
 		t.Errorf("the folder holds %v, want a store and a part alone", names)
 	}
 }
@@ -110,19 +111,21 @@ func TestARestoreLeavesAFolderOfSomethingElseAsItIs(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(elsewhere, "MANIFEST-000001"), []byte("mine"), 0o600))
 	list := restoringTitle + "\"log/MANIFEST-000001\"\n\"FORMAT\"\n"
 	for name, fill := range map[string]func(dir string) error{
-		"a file":             func(dir string) error { return os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("mine"), 0o600) },
-		"a folder":           func(dir string) error { return os.Mkdir(filepath.Join(dir, "photos"), 0o700) },
-		"a log of its own":   func(dir string) error { return os.MkdirAll(filepath.Join(dir, "log", "x"), 0o700) },
-		"a link to nothing":  func(dir string) error { return os.Symlink("nowhere", filepath.Join(dir, "link")) },
-		"a list not of ours": func(dir string) error { return os.WriteFile(filepath.Join(dir, restoringName), []byte("mine"), 0o600) },
+		"a file":            func(dir string) error { return os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("mine"), 0o600) },
+		"a folder":          func(dir string) error { return os.Mkdir(filepath.Join(dir, "photos"), 0o700) },
+		"a log of its own":  func(dir string) error { return os.MkdirAll(filepath.Join(dir, "log", "x"), 0o700) },
+		"a link to nothing": func(dir string) error { return os.Symlink("nowhere", filepath.Join(dir, "link")) },
+		"a list not of ours": func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, storedir.RestoringName), []byte("mine"), 0o600)
+		},
 		"a list of elsewhere": func(dir string) error {
-			return os.WriteFile(filepath.Join(dir, restoringName), []byte(restoringTitle+"\"../x\"\n"), 0o600)
+			return os.WriteFile(filepath.Join(dir, storedir.RestoringName), []byte(restoringTitle+"\"../x\"\n"), 0o600)
 		},
 		"a linked log": func(dir string) error {
-			return errors.Join(os.WriteFile(filepath.Join(dir, restoringName), []byte(list), 0o600), os.Symlink(elsewhere, filepath.Join(dir, "log")))
+			return errors.Join(os.WriteFile(filepath.Join(dir, storedir.RestoringName), []byte(list), 0o600), os.Symlink(elsewhere, filepath.Join(dir, "log")))
 		},
 		"a file beside leavings": func(dir string) error {
-			return errors.Join(os.WriteFile(filepath.Join(dir, restoringName), []byte(list), 0o600), os.Mkdir(filepath.Join(dir, "log"), 0o700),
+			return errors.Join(os.WriteFile(filepath.Join(dir, storedir.RestoringName), []byte(list), 0o600), os.Mkdir(filepath.Join(dir, "log"), 0o700),
 				os.WriteFile(filepath.Join(dir, "log", "MANIFEST-000001"), []byte("ours"), 0o600), os.WriteFile(filepath.Join(dir, "log", "notes.txt"), []byte("mine"), 0o600))
 		},
 	} {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
@@ -53,7 +54,7 @@ func (s *Store) resumeLoop() {
 
 // room returns nil if the disk and the open-files limit allow reopening the database.
 func (s *Store) room() error {
-	return pebblefiles.Room(s.folder.fs, s.folder.path(logName), s.folder.path(roomName))
+	return pebblefiles.Room(s.folder.FS, s.folder.PathOf(storedir.LogName), s.folder.PathOf(roomName))
 }
 
 // resume closes and reopens the database, and reports whether the store takes writes
@@ -72,7 +73,7 @@ func (s *Store) resume() bool {
 	if isClosed(s.failStop.Lost()) {
 		return false
 	}
-	s.folder.before = ownerRecord{Durability: s.durability.String()}
+	s.folder.Before = storedir.OwnerRecord{Durability: s.durability.String()}
 	err := s.reopen(false)
 	if err == nil {
 		err = s.refreshEnd()
@@ -114,7 +115,7 @@ func (s *Store) reopen(readOnly bool) (err error) {
 	defer cache.Unref()
 	options := s.options(cache)
 	options.ErrorIfNotExists, options.ReadOnly = true, readOnly
-	if s.db, err = pebble.Open(s.folder.path(logName), options); err != nil {
+	if s.db, err = pebble.Open(s.folder.PathOf(storedir.LogName), options); err != nil {
 		s.db = nil
 		return err
 	}

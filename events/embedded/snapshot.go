@@ -7,6 +7,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded/layout"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
@@ -41,13 +42,13 @@ func (s *Store) snapshot(ctx context.Context, dir string, parts []NamedPart) err
 	}
 	if len(parts) > 0 {
 		part, rest := parts[0], parts[1:]
-		return part.Snapshot(ctx, s.folder.fs.PathJoin(dir, part.Name), func() error { return s.snapshot(ctx, dir, rest) })
+		return part.Snapshot(ctx, s.folder.FS.PathJoin(dir, part.Name), func() error { return s.snapshot(ctx, dir, rest) })
 	}
 	return s.use(func() error {
 		if err := s.failure(); err != nil {
 			return err
 		}
-		if err := pebblefiles.Snapshot(s.db, s.folder.fs.PathJoin(dir, logName)); err != nil {
+		if err := pebblefiles.Snapshot(s.db, s.folder.FS.PathJoin(dir, storedir.LogName)); err != nil {
 			return fmt.Errorf("take a snapshot of the records: %w", layout.AsDamaged(err))
 		}
 		return s.failure()

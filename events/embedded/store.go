@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded/layout"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
@@ -25,16 +25,16 @@ const DefaultMaxRecord = 64 << 20
 
 // A Config holds the options of a store. The zero Config suits a command.
 type Config struct {
-	FS         vfs.FS       // file system of the folder; nil: the disk
-	Owner      Owner        // process that opens the store; zero: this one
-	Durability Durability   // when an append is acknowledged; zero: when it is on the disk
-	MaxRecord  int          // limit of the bytes of data and metadata of a record; 0: DefaultMaxRecord
-	Logger     *slog.Logger // gets warnings of Pebble, and of a network file system; nil: none is logged
+	FS         vfs.FS         // file system of the folder; nil: the disk
+	Owner      storedir.Owner // process that opens the store; zero: this one
+	Durability Durability     // when an append is acknowledged; zero: when it is on the disk
+	MaxRecord  int            // limit of the bytes of data and metadata of a record; 0: DefaultMaxRecord
+	Logger     *slog.Logger   // gets warnings of Pebble, and of a network file system; nil: none is logged
 }
 
 // A Store is an events.Store in a Pebble database. It is safe for concurrent use.
 type Store struct {
-	folder      *folder
+	folder      *storedir.Dir
 	pinned      *pebblefiles.Pinned     // not nil: opened by OpenReader
 	storage     vfs.FS                  // below replay
 	failStop    *pebblefiles.FailStopFS // that the database is opened with
@@ -71,7 +71,7 @@ type Store struct {
 // either durable when Open returns, or gone.
 //
 // Open returns events.ErrInUse if another process has the store open,
-// events.ErrNewerFormat for a newer format, [ErrIncomplete] if files are missing,
+// events.ErrNewerFormat for a newer format, [storedir.ErrIncomplete] if files are missing,
 // events.ErrDamaged if files differ from those at the last closing, and
 // events.ErrNotAStore if the folder holds something else. It changes nothing in these
 // folders.
@@ -91,11 +91,11 @@ func Open(ctx context.Context, dir string, cfg Config) (*Store, error) {
 	if storage == nil {
 		storage = pebblefiles.Disk
 		var err error
-		if dir, err = realPath(dir); err != nil {
+		if dir, err = storedir.RealPath(dir); err != nil {
 			return nil, fmt.Errorf("open store %s: %w", dir, err)
 		}
 	}
-	f, err := openFolder(ctx, storage, dir, cfg)
+	f, err := storedir.Open(ctx, storage, dir, storedir.OwnerRecord{Owner: cfg.Owner, Durability: cfg.Durability.String()}, cfg.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -107,12 +107,12 @@ func Open(ctx context.Context, dir string, cfg Config) (*Store, error) {
 	}
 	s.replay = pebblefiles.NewReplay(storage, s.torn)
 	s.newFailStop(cfg.Logger)
-	_ = storage.Remove(f.path(roomName)) // left by a killed process
+	_ = storage.Remove(f.PathOf(roomName)) // left by a killed process
 	if cfg.FS == nil {
 		s.warnNetwork(network(dir), cfg.Logger)
 	}
 	if err := s.openDatabase(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), s.stopDiskWatch(), f.close())
+		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), s.stopDiskWatch(), f.Close())
 	}
 	s.joined.Go(s.commitLoop)
 	s.joined.Go(s.syncLoop)
@@ -130,7 +130,7 @@ func (s *Store) stopDiskWatch() error {
 }
 
 // newStore returns a store whose database is not open yet.
-func newStore(f *folder, cfg Config) *Store {
+func newStore(f *storedir.Dir, cfg Config) *Store {
 	return &Store{
 		folder:     f,
 		durability: cfg.Durability,
@@ -148,25 +148,7 @@ func newStore(f *folder, cfg Config) *Store {
 func (s *Store) warnNetwork(network string, logger *slog.Logger) {
 	s.network = network
 	if network != "" && logger != nil {
-		logger.Warn("the store is on a network file system, whose locks and syncs may not hold", "store", s.folder.dir, "file system", network)
-	}
-}
-
-// realPath returns the absolute path of a folder without symbolic links. The folder
-// may be missing. Locks within a process are by path.
-func realPath(dir string) (string, error) {
-	abs, err := filepath.Abs(dir)
-	if err != nil {
-		return dir, err
-	}
-	for parent, rest := abs, ""; ; parent, rest = filepath.Dir(parent), filepath.Join(filepath.Base(parent), rest) {
-		found, err := filepath.EvalSymlinks(parent)
-		if err == nil {
-			return filepath.Join(found, rest), nil
-		}
-		if !errors.Is(err, fs.ErrNotExist) || filepath.Dir(parent) == parent {
-			return abs, err
-		}
+		logger.Warn("the store is on a network file system, whose locks and syncs may not hold", "store", s.folder.Path, "file system", network)
 	}
 }
 
@@ -174,7 +156,7 @@ func realPath(dir string) (string, error) {
 // written past it: one that cannot be written does not stop the store.
 func (s *Store) newFailStop(logger *slog.Logger) {
 	s.failStop = pebblefiles.NewFailStopFS(s.replay, pebblefiles.FailStopOptions{Logger: logger, LogSynced: s.storeStats.synced})
-	s.failStop.Exclude(s.folder.path(snapshotName))
+	s.failStop.Exclude(s.folder.PathOf(snapshotName))
 }
 
 // openDatabase checks the seal, opens Pebble, finds the last record, and publishes a
@@ -182,14 +164,14 @@ func (s *Store) newFailStop(logger *slog.Logger) {
 func (s *Store) openDatabase() (err error) {
 	cache := pebble.NewCache(cacheSize)
 	defer cache.Unref()
-	sealed, err := pebblefiles.Unseal(s.folder.fs, s.folder.path(logName))
+	sealed, err := pebblefiles.Unseal(s.folder.FS, s.folder.PathOf(storedir.LogName))
 	if err != nil {
 		s.failStop.Closing()
 		return unsealed(err)
 	}
 	options := s.options(cache)
-	options.ErrorIfNotExists = !s.folder.fresh
-	s.db, err = pebble.Open(s.folder.path(logName), options)
+	options.ErrorIfNotExists = !s.folder.Fresh
+	s.db, err = pebble.Open(s.folder.PathOf(storedir.LogName), options)
 	if err != nil {
 		s.failStop.Closing()
 		return cmp.Or(s.failStop.Err(), openError(err))
@@ -204,8 +186,8 @@ func (s *Store) openDatabase() (err error) {
 // the database.
 func (s *Store) start(sealed uint64) error {
 	end, err := s.lastSequence()
-	if err == nil && s.failStop.Err() == nil && s.folder.fresh {
-		err = s.folder.publish()
+	if err == nil && s.failStop.Err() == nil && s.folder.Fresh {
+		err = s.folder.Publish()
 	}
 	if cause := s.failStop.Err(); cause != nil {
 		err = cause // Pebble does not learn of it
@@ -230,10 +212,10 @@ func openError(err error) error {
 	return missingFile(layout.AsDamaged(err))
 }
 
-// missingFile returns err as an ErrIncomplete if a file is missing.
+// missingFile returns err as an storedir.ErrIncomplete if a file is missing.
 func missingFile(err error) error {
 	if errors.Is(err, pebble.ErrDBDoesNotExist) || errors.Is(err, pebble.ErrDBNotPristine) || errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: %w; copy the whole folder, or restore a backup", ErrIncomplete, err)
+		return fmt.Errorf("%w: %w; copy the whole folder, or restore a backup", storedir.ErrIncomplete, err)
 	}
 	return err
 }
@@ -342,7 +324,7 @@ func (s *Store) Close() error {
 	err := s.flush()
 	s.failStop.Closing()
 	if s.broken.Load() {
-		return errors.Join(s.failure(), s.folder.close())
+		return errors.Join(s.failure(), s.folder.Close())
 	}
 	if s.db != nil {
 		err = errors.Join(err, s.db.Close())
@@ -356,9 +338,9 @@ func (s *Store) Close() error {
 	} else if err == nil {
 		end, _ := s.watermark.load()
 		// Without a seal the next opening does as after a kill.
-		_ = pebblefiles.Seal(s.folder.fs, s.folder.path(logName), end)
+		_ = pebblefiles.Seal(s.folder.FS, s.folder.PathOf(storedir.LogName), end)
 	}
-	return errors.Join(err, s.folder.close())
+	return errors.Join(err, s.folder.Close())
 }
 
 // flush writes the memtable to a table, so that the next opening replays no log.

@@ -7,6 +7,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/batchrepr"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded/layout"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
@@ -34,11 +35,11 @@ func (s *Store) torn(t *pebblefiles.Tear) error {
 		lost = fmt.Sprintf("; records up to position %d would be lost", through)
 	}
 	d := t.Damage()
-	if t.Certain || s.folder.before.syncs() && groups > maxInFlight {
+	if t.Certain || s.folder.Before.Durability == Sync().String() && groups > maxInFlight {
 		return fmt.Errorf("%w: %s/%w%s: restore a backup; a copy of the folder in which %s/%s is cut to %d bytes opens with what is before that",
-			events.ErrDamaged, logName, d, lost, logName, t.File, t.Offset)
+			events.ErrDamaged, storedir.LogName, d, lost, storedir.LogName, t.File, t.Offset)
 	}
-	s.failStop.Errorf("%s/%s%s: a power cut left it so, or the file was damaged", logName, d, lost)
+	s.failStop.Errorf("%s/%s%s: a power cut left it so, or the file was damaged", storedir.LogName, d, lost)
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded/layout"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
@@ -53,7 +54,7 @@ func TestAStoreOfAnOlderVersionIsRaised(t *testing.T) {
 	for version := pebble.FormatFlushableIngest; version < pebblefiles.FormatVersion; version += pebble.FormatMajorVersion(repeats(3, 1)) {
 		older := vfs.NewMem()
 		must(t, older.MkdirAll("store", 0o755))
-		must(t, writeFile(older, "store/"+formatName, formatTitle+"1\n"))
+		must(t, writeFile(older, "store/"+storedir.FormatName, storedir.FormatTitle+"1\n"))
 		db, err := pebble.Open("store/log", &pebble.Options{FS: older, FormatMajorVersion: version, Logger: layout.PanicLogger{}})
 		must(t, err)
 		for i, p := range pairs {

@@ -18,6 +18,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/events/eventstest"
 	"github.com/settlement-ledger/ledger/projections"
 	"github.com/settlement-ledger/ledger/projections/calls"
@@ -565,7 +566,7 @@ func TestAFolderThatLostItsOutputsIsRefused(t *testing.T) {
 	if err := os.RemoveAll(lost); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := engine.OpenFolder(t.Context(), dir, "test", config); !errors.Is(err, embedded.ErrIncomplete) {
+	if _, err := engine.OpenFolder(t.Context(), dir, "test", config); !errors.Is(err, storedir.ErrIncomplete) {
 		t.Errorf("OpenFolder without its outputs = %v, want ErrIncomplete", err)
 	}
 	if _, err := os.Stat(lost); !errors.Is(err, os.ErrNotExist) {

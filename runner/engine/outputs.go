@@ -13,6 +13,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
@@ -136,7 +137,7 @@ const outputsCheckpoint = "store/outputs"
 
 // OpenOutputs opens the outputs in the folder of a store whose log is open. The
 // caller closes them. Outputs that are not those that the log was last opened with
-// are an embedded.ErrIncomplete if they lack any that the log names: the folder was
+// are an storedir.ErrIncomplete if they lack any that the log names: the folder was
 // lost, emptied, or is of another store. A folder that was lost is not made anew.
 func OpenOutputs(ctx context.Context, log *embedded.Store, dir string, logger *slog.Logger) (*outputs.Store, error) {
 	path := filepath.Join(dir, OutputsFolder)
@@ -217,7 +218,7 @@ func boundOutputs(ctx context.Context, log *embedded.Store) (id string, err erro
 	return id, nil
 }
 
-// lacking returns an embedded.ErrIncomplete if outputs, or a folder without any,
+// lacking returns an storedir.ErrIncomplete if outputs, or a folder without any,
 // lack outputs that a log names. Records that cannot be read name none.
 func lacking(ctx context.Context, log *embedded.Store, path string, kept *outputs.Store) error {
 	named := NewNamedOutputs()
@@ -244,5 +245,5 @@ func lacking(ctx context.Context, log *embedded.Store, path string, kept *output
 		return nil
 	}
 	return fmt.Errorf("%w: %s is not the folder of outputs that belongs to the log, and lacks %d outputs that the log names, the first %s: "+
-		"copy the whole folder, or restore a backup", embedded.ErrIncomplete, path, len(lost), lost[0].Ref)
+		"copy the whole folder, or restore a backup", storedir.ErrIncomplete, path, len(lost), lost[0].Ref)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 )
 
 // An Appender is a durable store of events. Several goroutines append at once; each
@@ -186,7 +187,7 @@ func openLedger(ctx context.Context, g *Ground, writers int) (*ledger, error) {
 // reopenLedger opens the embedded store in dir, new or existing, with a new stream
 // for each writer. It appends no event.
 func reopenLedger(ctx context.Context, dir string, writers int) (*ledger, error) {
-	store, err := embedded.Open(ctx, dir, embedded.Config{Owner: embedded.Owner{Command: "bench"}})
+	store, err := embedded.Open(ctx, dir, embedded.Config{Owner: storedir.Owner{Command: "bench"}})
 	if err != nil {
 		return nil, err
 	}

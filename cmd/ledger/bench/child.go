@@ -14,6 +14,7 @@ import (
 	"strconv"
 
 	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
@@ -113,7 +114,7 @@ func remembered(open func(context.Context, *Ground) (Rig, error), rounds int) fu
 
 // rememberedRebuild is the task memory-rebuild: it rebuilds the projection of calls.
 func rememberedRebuild(ctx context.Context, g *Ground) (Sample, error) {
-	s, err := embedded.Open(ctx, g.Dir, embedded.Config{Owner: embedded.Owner{Command: "bench"}})
+	s, err := embedded.Open(ctx, g.Dir, embedded.Config{Owner: storedir.Owner{Command: "bench"}})
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +141,7 @@ func rememberedOutput(ctx context.Context, g *Ground) (Sample, error) {
 // caches is the task memory-caches: it reads every record and returns the growth of
 // the resident memory, in MiB, since the store was opened.
 func caches(ctx context.Context, g *Ground) (Sample, error) {
-	s, err := embedded.Open(ctx, g.Dir, embedded.Config{Owner: embedded.Owner{Command: "bench"}})
+	s, err := embedded.Open(ctx, g.Dir, embedded.Config{Owner: storedir.Owner{Command: "bench"}})
 	if err != nil {
 		return nil, err
 	}

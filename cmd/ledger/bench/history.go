@@ -14,6 +14,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/registry"
 )
 
@@ -42,7 +43,7 @@ func (g *Ground) copyOf(ctx context.Context, name string, make func(ctx context.
 
 // built opens a new store in dir, fills it with make and closes it.
 func built(ctx context.Context, dir string, make func(ctx context.Context, s *embedded.Store) error) error {
-	s, err := embedded.Open(ctx, dir, embedded.Config{Owner: embedded.Owner{Command: "bench"}})
+	s, err := embedded.Open(ctx, dir, embedded.Config{Owner: storedir.Owner{Command: "bench"}})
 	if err != nil {
 		return err
 	}

@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 )
 
 // timedOpen opens the store in dir, closes it, and returns the duration of the
 // opening alone.
 func timedOpen(ctx context.Context, dir string) (time.Duration, error) {
 	begun := time.Now()
-	s, err := embedded.Open(ctx, dir, embedded.Config{Owner: embedded.Owner{Command: "bench"}})
+	s, err := embedded.Open(ctx, dir, embedded.Config{Owner: storedir.Owner{Command: "bench"}})
 	if err != nil {
 		return 0, err
 	}

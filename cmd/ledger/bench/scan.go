@@ -11,6 +11,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/projections"
 	"github.com/settlement-ledger/ledger/projections/calls"
 )
@@ -23,7 +24,7 @@ func overHistory(do func(ctx context.Context, s *embedded.Store) (Sample, error)
 		if err != nil {
 			return nil, err
 		}
-		s, err := embedded.Open(ctx, dir, embedded.Config{Owner: embedded.Owner{Command: "bench"}})
+		s, err := embedded.Open(ctx, dir, embedded.Config{Owner: storedir.Owner{Command: "bench"}})
 		if err != nil {
 			return nil, err
 		}

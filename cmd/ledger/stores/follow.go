@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
@@ -57,7 +57,7 @@ type folderFollower struct {
 	// one, run the others.
 	store *Store
 	// holder is the process that had the lock just before store was opened.
-	holder embedded.Owner
+	holder storedir.Owner
 	// after is the position of the last record that was yielded.
 	after events.Position
 	// caughtUp is called at each end of the log.
@@ -129,7 +129,7 @@ var errHolderEnded = errors.New("the process that served the folder has ended")
 // the cause of ctx if that ends first.
 func (f *folderFollower) holderEnds(ctx context.Context) error {
 	for {
-		now, held, err := embedded.Holder(f.dir)
+		now, held, err := storedir.Holder(f.dir)
 		if err != nil || !held || now != f.holder {
 			return errHolderEnded
 		}
@@ -174,7 +174,7 @@ func (f *folderFollower) reopen(ctx context.Context, seen string) (string, error
 			return "", err
 		}
 		if now || looks != seen {
-			if f.holder, _, err = embedded.Holder(f.dir); err != nil {
+			if f.holder, _, err = storedir.Holder(f.dir); err != nil {
 				return "", err
 			}
 			s, err := f.opener.OpenToReadAt(ctx, Address{Folder: f.dir})

@@ -17,6 +17,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/projections"
 	"github.com/settlement-ledger/ledger/projections/publish"
 	"github.com/settlement-ledger/ledger/registry/outputs"
@@ -155,7 +156,7 @@ func Missing(dir string) bool {
 // OpenFolder opens the store in a folder for this process alone and records owner as
 // the holder of its lock. It returns an events.ErrInUse if another process has the
 // lock, and does not wait for it.
-func (o *Opener) OpenFolder(ctx context.Context, dir string, owner embedded.Owner) (*Store, error) {
+func (o *Opener) OpenFolder(ctx context.Context, dir string, owner storedir.Owner) (*Store, error) {
 	store, err := embedded.Open(ctx, dir, embedded.Config{Owner: owner, Logger: o.NewLogger(slog.LevelWarn)})
 	if err != nil {
 		return nil, unopened(err)

@@ -20,6 +20,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
@@ -153,7 +154,7 @@ func (w *worker) end() error {
 
 // holderOf returns the number of the process that has a folder open, or 0.
 func holderOf(dir string) int {
-	var owner embedded.Owner
+	var owner storedir.Owner
 	text, err := os.ReadFile(filepath.Join(dir, "owner"))
 	if err != nil || json.Unmarshal(text, &owner) != nil {
 		return 0

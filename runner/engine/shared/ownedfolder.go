@@ -9,6 +9,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 	"github.com/settlement-ledger/ledger/runner/engine"
@@ -28,7 +29,7 @@ type ownedFolder struct {
 // the endpoint. It returns an events.ErrInUse or outputs.ErrInUse if another process
 // has a lock. After an error all of it is closed again.
 func (s *Store) acquire(ctx context.Context) (*backend, error) {
-	owner := embedded.Owner{Command: s.cfg.Command, Started: time.Now().UTC(), Shares: true}
+	owner := storedir.Owner{Command: s.cfg.Command, Started: time.Now().UTC(), Shares: true}
 	log, err := embedded.Open(ctx, s.dir, embedded.Config{Owner: owner, Logger: s.cfg.Logger})
 	if err != nil {
 		return nil, err

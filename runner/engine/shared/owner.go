@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 )
 
 // ownerName is the file in which package embedded names the process that has the lock.
@@ -20,17 +20,17 @@ const ownerName = "owner"
 
 // readOwner returns the process in the owner file, which may have been killed since.
 // It returns false if the file is missing or invalid.
-func readOwner(dir string) (o embedded.Owner, ok bool) {
+func readOwner(dir string) (o storedir.Owner, ok bool) {
 	text, err := os.ReadFile(filepath.Join(dir, ownerName))
 	return o, err == nil && json.Unmarshal(text, &o) == nil && o.PID != 0
 }
 
 // of reports whether the endpoint belongs to the process o. The start time
 // distinguishes processes with the same PID.
-func (e Endpoint) of(o embedded.Owner) bool { return e.PID == o.PID && e.Started.Equal(o.Started) }
+func (e Endpoint) of(o storedir.Owner) bool { return e.PID == o.PID && e.Started.Equal(o.Started) }
 
 // describe names a process by PID, command, host and start.
-func describe(o embedded.Owner) string {
+func describe(o storedir.Owner) string {
 	return fmt.Sprintf("process %d (%s on %s, since %s)", o.PID, o.Command, o.Host, o.Started.Format(time.RFC3339))
 }
 
@@ -40,7 +40,7 @@ type LockWait struct {
 	// Dir is the folder.
 	Dir string
 	// Owner is the process. Zero: unknown.
-	Owner embedded.Owner
+	Owner storedir.Owner
 	// Stopped is set if a signal, such as that of Ctrl-Z, has stopped the process. It
 	// is false on systems without /proc.
 	Stopped bool

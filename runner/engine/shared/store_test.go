@@ -16,6 +16,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/events/eventstest"
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
@@ -271,7 +272,7 @@ func TestOneOfManyHolds(t *testing.T) {
 func TestAProcessThatDoesNotShareIsNamed(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")
-	log, err := embedded.Open(t.Context(), dir, embedded.Config{Owner: embedded.Owner{Command: "alone"}})
+	log, err := embedded.Open(t.Context(), dir, embedded.Config{Owner: storedir.Owner{Command: "alone"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +314,7 @@ func TestStaleEndpoints(t *testing.T) {
 		t.Parallel()
 		dir := filepath.Join(t.TempDir(), "store")
 		started := time.Now().UTC()
-		log, err := embedded.Open(t.Context(), dir, embedded.Config{Owner: embedded.Owner{Command: "ledger run", Host: "elsewhere", PID: 4711, Started: started, Shares: true}})
+		log, err := embedded.Open(t.Context(), dir, embedded.Config{Owner: storedir.Owner{Command: "ledger run", Host: "elsewhere", PID: 4711, Started: started, Shares: true}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -335,7 +336,7 @@ func TestStaleEndpoints(t *testing.T) {
 		t.Parallel()
 		dir := filepath.Join(t.TempDir(), "store")
 		started := time.Now().UTC()
-		log, err := embedded.Open(t.Context(), dir, embedded.Config{Owner: embedded.Owner{Command: "ledger run", Started: started, Shares: true}})
+		log, err := embedded.Open(t.Context(), dir, embedded.Config{Owner: storedir.Owner{Command: "ledger run", Started: started, Shares: true}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -364,7 +365,7 @@ func TestStaleEndpoints(t *testing.T) {
 func TestSilenceIsNamed(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")
-	log, err := embedded.Open(t.Context(), dir, embedded.Config{Owner: embedded.Owner{Command: "ledger run", Shares: true}})
+	log, err := embedded.Open(t.Context(), dir, embedded.Config{Owner: storedir.Owner{Command: "ledger run", Shares: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
