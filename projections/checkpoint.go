@@ -108,8 +108,8 @@ func (v *View[S]) due(at saveTrigger) bool {
 }
 
 // save saves a checkpoint if the view has folded or skipped events since the last
-// one, whatever the policy. The error is an ErrCheckpoint. The caller holds folding.
-// Readers of the state continue while save encodes and stores it.
+// one. It does not ask the policy. The error is an ErrCheckpoint. The caller holds
+// folding. Readers of the state continue while save encodes and stores it.
 func (v *View[S]) save(ctx context.Context) error {
 	if v.checkpoints == nil || v.policy.unsaved == 0 && !v.policy.moved {
 		return nil

@@ -1,6 +1,7 @@
 // Package projections folds the events of a ledger into state.
 //
-// A [Projection] is a pure fold: an initial state and a function from a state and
+// To fold is to compute a state from events by applying them one after the other. A
+// [Projection] is a pure fold: an initial state and a function from a state and
 // one more event to the next state. [Fold] applies it to a sequence: the whole
 // log, one stream, or the log up to a position, which gives the state as of
 // that position. A projection selects the events that it reads; a view skips the
@@ -17,10 +18,10 @@
 //	 "position": "42", "stream": "session-ses_…", "revision": 7, "event": "evt_…",
 //	 "folded": 40, "kinds": 2596069104, "crc32c": 305419896}
 //
-// The second row names an event of the log, through which all events were folded
-// or skipped. folded is the number of folded events, kinds the [events.KindsSum]
-// of the program that folded them, and crc32c the checksum of the state. A
-// program that knows other kinds folds the log again.
+// Position, stream, revision and event identify an event of the log; all events
+// through it were folded or skipped. Folded is the number of folded events, kinds
+// the [events.KindsSum] of the program that folded them, and crc32c the checksum of
+// the state. A program that knows other kinds of events folds the log again.
 //
 // # Promises
 //

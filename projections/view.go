@@ -96,9 +96,9 @@ func Current[S any](ctx context.Context, p Projection[S], l *events.Ledger, c Ch
 //
 // Run saves a checkpoint when it has caught up and has folded 1,000 events, and an
 // eighth of all, since the last one. It saves earlier, and also before it has caught
-// up, once folding those events again would take twenty times as long as saving; a
-// minute after the last one; and when it returns. A failed save does not end Run: the
-// error that it finally returns is then an ErrCheckpoint too.
+// up, if folding those events again would take twenty times as long as saving. It
+// also saves a minute after the last one and when it returns. A failed save does not
+// end Run: the error that it finally returns is then an ErrCheckpoint too.
 func (v *View[S]) Run(ctx context.Context) error {
 	if !v.folding.TryLock() {
 		return v.running()

@@ -1,17 +1,19 @@
 // Package transcripts imports session files of other agents as events.
 //
-// [ReadClaudeCode] reads a session file of Claude Code into a [Transcript]: the
+// A session is one conversation of an agent, a program that sends prompts to a model
+// and runs the tool calls in its replies. [ReadClaudeCode] reads a session file of the
+// agent Claude Code, with one JSON record on each line, into a [Transcript]: the
 // sessions of the file, the tools seen in them, and a [Report] with counts, refused
 // lines, cut texts and ignored records. An [Importer] appends the events that a ledger
 // does not have yet.
 //
-// A session is named by the session ID of its records. A record that a fork copied
-// from another session belongs to that session, so two files of one session complete
-// each other. A session that continues another is a session of its own, with the
-// setting "continues". A copy under another ID that does not name its origin is
-// another session. The records of a sub-agent, whether in the file of the session, in
-// a file of their own or in progress records of the call that started it, form one
-// session, whose parent is the session of that call. Lines with one message ID form
+// A session is named by the session ID of its records. A fork is a session that begins
+// with copies of another session's records; a copied record that names its origin
+// belongs to the origin, so two files of one session complete each other. A session
+// that continues another is a session of its own, with the setting "continues". A
+// sub-agent is an agent that a call of the session started. Its records, whether in the
+// file of the session, in a file of their own or in progress records of that call, form
+// one session, whose parent is the session of the call. Lines with one message ID form
 // one reply, whose tokens count once. A line with the uuid and message of an earlier
 // line is ignored. A call is identified by its reply and its call ID, because the
 // format reuses call IDs.

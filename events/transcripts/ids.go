@@ -54,8 +54,8 @@ func suffixOf[K domain.IDKind](id domain.ID[K]) idSuffix {
 	return idSuffix(b[6:])
 }
 
-// storedIDs are the IDs on record by their suffixes. A derived ID of the same name is
-// replaced by the stored one, whatever its time.
+// storedIDs are the IDs on record by their suffixes. They replace derived IDs with
+// the same suffix, which may have another time.
 type storedIDs map[idSuffix][16]byte
 
 // rememberID adds an ID, unless it is zero or an ID with its suffix is stored.
@@ -68,8 +68,8 @@ func rememberID[K domain.IDKind](stored storedIDs, id domain.ID[K]) {
 	}
 }
 
-// storedID returns the stored ID with the suffix of id, and id itself if there is
-// none.
+// storedID returns the stored ID with the suffix of id, or id itself if the suffix is
+// not stored.
 func storedID[K domain.IDKind](stored storedIDs, id domain.ID[K]) domain.ID[K] {
 	if b := stored[suffixOf(id)]; b != [16]byte{} {
 		return domain.IDFromBytes[K](b)

@@ -84,12 +84,12 @@ func (i *Importer) addSession(source string, id, parent domain.SessionID) *impor
 	return known
 }
 
-// Import appends the events of t that are not on record and returns their number, also
-// with an error. Events appended before an error stay, and a further Import continues
-// after them. Import returns an [ErrContradicted] that names the file, stream and
-// revision if the file contradicts an event on record, and appends nothing to that
-// stream. The records of a sub-agent are in two files that may differ: its events on
-// record stay, and the report counts the differences. Import returns
+// Import appends the events of t that are not on record and returns their number,
+// also with an error. Events appended before an error stay, and a further Import
+// continues after them. If the file contradicts an event on record, Import returns an
+// [ErrContradicted] that names the file, stream and revision, and leaves that stream
+// unchanged. The records of a sub-agent are in two files that may differ: its events
+// on record stay, and the report counts the differences. Import returns
 // [events.ErrConflict] if another program appends at the same time.
 func (i *Importer) Import(ctx context.Context, t *Transcript) (added int, err error) {
 	t.useStoredIDs(i)

@@ -212,7 +212,7 @@ func (s *cutStore) Append(ctx context.Context, stream events.Stream, after event
 	return s.Slice.Append(ctx, stream, after, records...)
 }
 
-// An import that ends with an error keeps what it appended, and the next import
+// The events that an import appended before an error stay, and the next import
 // appends the rest.
 func TestAnImportThatWasCutGoesOn(t *testing.T) {
 	t.Parallel()

@@ -14,8 +14,8 @@ import (
 type sessionKey struct{ session, agent string }
 
 // A fileSession is one session of a file, of the user or of a sub-agent. It begins
-// with the first record that has events. [Importer.Import] replaces its IDs with those
-// on record.
+// with the first record that has events. [Importer.Import] replaces its derived IDs
+// with the stored ones.
 type fileSession struct {
 	key sessionKey
 	// source is the name of the session in the format, see [sessionFile.sourceOf].

@@ -83,7 +83,8 @@ func TestAPrefixOfAValidHistoryHasOnlyUnfinishedCalls(t *testing.T) {
 // counts are the numbers that a scan of a history gives for one session.
 type counts struct{ prompts, replies, calls, settled, failed int }
 
-// The counts of each session are those of a scan of the history.
+// The State counts the prompts, replies and calls of each session as a scan of the
+// history does.
 func TestSessionsAreCountedAsTheHistoryHasThem(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(repeats(6, 20)) {
@@ -165,7 +166,7 @@ type desk struct {
 	session domain.SessionID
 	layer   domain.LayerID
 	offers  []domain.Offered
-	// turn and message are those of the last turn.
+	// The last turn, and the message of its reply.
 	turn     domain.TurnID
 	message  domain.MessageID
 	imported bool
@@ -665,8 +666,8 @@ func TestASessionIsInterruptedUntilItGoesOn(t *testing.T) {
 	}
 }
 
-// Late results of many settled calls are counted and change none of their fields,
-// although each checks its call out of a page and packs it again.
+// Late results of many settled calls are counted and leave all other fields as they
+// are, although each checks its call out of a page and packs it again.
 func TestLateResultsOfManyCallsAreCounted(t *testing.T) {
 	t.Parallel()
 	log := projectionstest.NewLog(5)

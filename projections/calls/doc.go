@@ -1,10 +1,11 @@
 // Package calls lists every call of the ledger with its progress and outcome.
 //
-// A [State] is folded from the whole log. [State.Calls] lists every [Call] that a
-// model made, [State.Sessions] every [Session] with its counts, and
-// [State.Retained] every managed output that a settlement names. A [Key]
-// identifies a call by session, message and call ID, as call IDs repeat.
-// [State.Orphans] lists starts and results without a call.
+// A call is the request of a model to run a tool; its settlement is its recorded
+// end. A [State] is folded from the whole log. [State.Calls] lists every [Call]
+// that a model made, [State.Sessions] every [Session] with its counts, and
+// [State.Retained] every managed output, an output that is stored outside the log,
+// that a settlement names. A [Key] identifies a call by session, message and call
+// ID, as call IDs repeat. [State.Orphans] lists starts and results without a call.
 //
 // A history can break the laws of calls if it was imported or written by another
 // version. [State.Exceptions] lists every event that breaks a [Law]. A session that
@@ -12,12 +13,12 @@
 // show: that a call ends at most once, and that a result has a call.
 // [State.Unfinished] lists open calls and undecided permission requests.
 //
-// The state is small, as it is checkpointed: it holds the first 256 bytes of texts
-// and inputs, and no output. A settled call is encoded into some hundred bytes,
-// in pages that are compressed to a third, and decoded on demand. Exceptions and
-// Orphans decode only the calls that they return. The complete call is in the
-// session's stream, and package registry/outputs knows whether a managed output
-// exists.
+// The state is small, because it is saved in checkpoints: it holds the first 256
+// bytes of texts and inputs, and no output. It packs a settled call: it encodes the
+// call into some hundred bytes, in pages that are compressed to a third, and
+// decodes it on demand. Exceptions and Orphans decode only the calls that they
+// need. The complete call is in the session's stream, and package registry/outputs
+// knows whether a managed output exists.
 //
 // # Promises
 //
@@ -26,15 +27,16 @@
 //   - A call without an end and an undecided permission request are unfinished.
 //     They are exceptions from the event on that records the end of their
 //     process.
-//   - A late result changes no call. Without a call it is an orphan.
+//   - A late result, which comes after the settlement, changes no call. Without a
+//     call it is an orphan.
 //   - A call repeated under its ID, with the same name and input, is one call; so
 //     is one whose reply is recorded in several events.
 //   - An idempotent call may begin again. A registration may close, or be hidden,
 //     between the event that caused a turn and the turn.
-//   - A turn that offers a tool hidden by another registration is an exception if
-//     that is a later one of the same layer, or one of a higher layer that the
-//     turn names. The layers of a turn that offers none of their tools are not
-//     recorded.
+//   - A turn that offers a tool which another registration hides is an exception
+//     if that registration is a later one of the same layer, or one of a higher
+//     layer that the turn names. A turn does not name a layer of which it neither
+//     offers nor hides a tool.
 //   - A settlement under another registration than the offered one is no
 //     exception if the fingerprints agree.
 //

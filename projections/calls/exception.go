@@ -164,10 +164,10 @@ func (s *State) overdue(f foundException) bool {
 	return true
 }
 
-// processOf returns the process that should end a call: the one that began it;
-// otherwise the owner of the layers that its turn offered; otherwise the owner of
-// those of the latest turn that offered tools. It is zero if the log does not name
-// it.
+// processOf returns the process that should end a call. It is the process that began
+// the call; otherwise the owner of the layers that its turn offered; otherwise the
+// owner of the layers of the latest turn that offered tools. It is zero if the log
+// does not name it.
 func (s *State) processOf(known *session, key Key) domain.ProcessID {
 	c, ok := s.Call(key)
 	if ok && !c.Process.IsZero() {

@@ -98,7 +98,7 @@ func (s *State) applySession(known *session, v events.Envelope) {
 		known.set(e)
 	case events.SessionSpawned:
 		known.Parent = e.Parent
-	case events.ContextAdded, events.ContextCompacted, events.CommandRan, events.ProviderFailed: // say nothing of calls
+	case events.ContextAdded, events.ContextCompacted, events.CommandRan, events.ProviderFailed: // about no call
 	case events.Unknown:
 		known.Unknown = true
 	}
@@ -297,8 +297,8 @@ func (s *State) retain(r domain.Retained, c *callRecord, v events.Envelope) {
 	s.retained[r.Ref] = held
 }
 
-// pruned folds the removal of a managed output, from whatever stream records it. The
-// removal of an unknown output is a breach.
+// pruned folds the removal of a managed output, from any stream. The removal of an
+// unknown output is a breach.
 func (s *State) pruned(e events.OutputPruned, v events.Envelope) {
 	held, ok := s.retained[e.Retained.Ref]
 	if !ok {

@@ -1,6 +1,8 @@
 // Package catalog resolves tool names to registrations, layer by layer.
 //
-// A [State] holds every [Layer] with every [Registration] that it ever had. Given
+// Tools are put into effect by registrations. Each belongs to a layer: of the
+// application, of a location such as a working directory, or of a session. A
+// [State] holds every [Layer] with every [Registration] that it ever had. Given
 // layers in rising precedence, [State.Effective] resolves one name,
 // [State.Catalog] lists all entries in effect, and [State.Overlay] lists the
 // entries of a name that hide each other. An [Entry] is one tool of a
@@ -24,8 +26,8 @@
 //     names of the lowest layer first, each at its oldest active registration;
 //     the entry of a higher layer takes the place of the entry that it hides.
 //   - An unknown or closed layer has no entry in effect.
-//   - Repeated events, and events that name unknown layers or registrations,
-//     change nothing.
+//   - Repeated events, and events that name unknown layers or registrations, have
+//     no effect.
 //   - Later events do not change the values that a State returned.
 //
 // # Concurrency

@@ -168,8 +168,8 @@ func (s *State) Overlay(layers []domain.LayerID, name domain.Name) []Entry {
 	return entries
 }
 
-// ClosedBy returns the event that ended a registration, and whether it ended:
-// its own closing or that of its layer, whichever came first.
+// ClosedBy returns the event that ended a registration, and whether it ended: its own
+// closing or that of its layer, the earlier of the two.
 func (s *State) ClosedBy(r domain.RegistrationID, layer domain.LayerID) (domain.EventID, bool) {
 	l, i, ok := s.find(r, layer)
 	if !ok {
@@ -191,8 +191,8 @@ func (s *State) find(r domain.RegistrationID, id domain.LayerID) (*layerIndex, i
 }
 
 // end returns the event that ended the registration with index i, and the ordinal of
-// the event: the closing of the registration or of its layer, whichever came first.
-// Both are zero if the registration is active.
+// the event: the closing of the registration or of its layer, the earlier of the two.
+// Both results are zero if the registration is active.
 func (l *layerIndex) end(i int) (domain.EventID, int) {
 	r := &l.Registrations[i]
 	if r.Ended != 0 && (l.Ended == 0 || r.Ended < l.Ended) {

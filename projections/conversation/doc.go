@@ -2,10 +2,11 @@
 // its model reads and the state from which the next step follows.
 //
 // A [State] has the session's messages, each a [Prompt] or a [Reply]; each reply
-// has its calls, as [Call] values with their progress. It also has the last turn,
-// the undecided permission requests, the approvals in effect, and whether the
-// session was interrupted or closed. A runner plans the next step from the state
-// alone. [State.ModelMessages] renders it as a model reads it.
+// has its calls, as [Call] values with their progress. It also has the last turn
+// (one request to the model, with the tools that it offered), the undecided
+// permission requests, the approvals in effect, and whether the session was
+// interrupted or closed. A runner plans the next step from the state alone.
+// [State.ModelMessages] renders the session as a model reads it.
 //
 // A reply recorded in several events is one message; so is a turn. The same call
 // ID in another message is another call. If one reply has two calls with one
@@ -23,7 +24,7 @@
 //     counted and never rendered.
 //   - Steps counts the replies since the last prompt, however many events record
 //     them.
-//   - Unknown kinds are listed once each and change nothing else.
+//   - Unknown kinds are listed once each and have no other effect.
 //   - Events of other sessions, layers and processes are ignored.
 //
 // # Concurrency

@@ -23,7 +23,7 @@ type JobConfig struct {
 	To string
 }
 
-// DefaultTopic is the topic of a job that names none.
+// DefaultTopic is the topic of a job without a topic in its configuration.
 const DefaultTopic = "ledger.{category}.{kind}"
 
 // A jobTable is a [[publish]] table of a configuration in TOML, as ParseConfig

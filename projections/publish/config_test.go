@@ -11,7 +11,7 @@ import (
 )
 
 // A topic has the values of the record in place of its placeholders, with an
-// underscore for other characters and "none" for a missing value.
+// underscore for other characters and a fixed word for a missing value.
 func TestTopicsExpandTheirPlaceholders(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)

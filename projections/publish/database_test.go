@@ -18,9 +18,9 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish"
 )
 
-// A database is a store whose positions are like those of EventStoreDB: they have
-// gaps, and their two parts differ. It maps the positions of the store beneath by
-// skewed, and back by straight.
+// A database is a store with positions as EventStoreDB has them: with gaps, and with
+// two different parts. It maps the positions of the store beneath by skewed, and back
+// by straight.
 type database struct{ events.Store }
 
 // skewed returns the position of a database for a position of the store beneath.

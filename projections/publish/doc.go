@@ -1,16 +1,17 @@
 // Package publish copies the records of a store to other programs.
 //
-// A [Relay] publishes to any watermill Publisher, the [Target]. A [Job] has a
-// name, a [Topic], a [Filter] that selects records, a [Start] and a [Policy].
+// A [Relay] reads the log and publishes each record as a message to a [Target], any
+// Publisher of the watermill library. A [Job] has a name, a [Topic], a [Filter]
+// that selects records, a [Start] and a [Policy].
 // [Relay.CatchUp] publishes the records on hand, [Relay.Follow] also the ones
 // that arrive later, and [Relay.FollowAll] runs every [JobConfig] of a
 // configuration.
 //
 // The Relay saves a [Consumer] for each job in a [ConsumerStore] next to the
 // store: the position that it has reached, and its [DeadLetter] list, the
-// records that the target refused. [Relay.Lag] counts the records after that
-// position. A [Locker], such as a [FileLocker], lets one run at a time use a
-// consumer.
+// records that the target refused. [Relay.Retry] publishes dead letters again, and
+// [Relay.Lag] counts the records after the position. A [Locker], such as a
+// [FileLocker], lets one run at a time use a consumer.
 //
 // A message is an unchanged record: its UUID is the event ID, its payload the
 // data, byte for byte. Its metadata has the keys of the Key constants.
@@ -46,10 +47,11 @@
 // streams; it must not keep or change a payload. A Target that blocks holds up
 // the run.
 //
-// The Relay calls nothing else while it holds one of its mutexes. A run locks
-// saveMu before mu. Code that changes a consumer holds the lock of its name. The
-// locks of the index and of retry requests are held for milliseconds, and may be
-// taken while a consumer is locked.
+// The Relay holds no mutex while it calls the Target or a callback. It holds the one
+// that orders saves while it saves a consumer, and locks it before the one that
+// guards the consumer. A run holds the Locker's lock of its consumer to its end. The
+// locks of the list of consumers and of retry requests are held for milliseconds,
+// and may be acquired while a consumer is locked.
 //
 // # Errors
 //

@@ -44,8 +44,8 @@ type Failure struct {
 }
 
 // CatchUp publishes the records that the log has now and returns once each was
-// acknowledged or is a dead letter. It creates the consumer if there is none.
-// It does not close the publisher. Its errors are those of [Relay.Follow].
+// acknowledged or is a dead letter. It creates a missing consumer. It does not close
+// the publisher. It returns the same errors as [Relay.Follow].
 func (d *Relay) CatchUp(ctx context.Context, job Job, to message.Publisher) error {
 	return d.run(ctx, job, alreadyOpen(to), catchUp)
 }

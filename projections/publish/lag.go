@@ -16,7 +16,7 @@ type Lag struct {
 	Oldest time.Time
 }
 
-// Behind returns the age of the oldest record of l, or 0 if there is none.
+// Behind returns the age of the oldest record of l, or 0 if l counts no record.
 func (l Lag) Behind(now time.Time) time.Duration {
 	if l.Oldest.IsZero() {
 		return 0

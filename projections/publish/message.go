@@ -27,8 +27,8 @@ const (
 )
 
 // attributes are the values of a record that filters and topics use. They are decoded
-// from its bytes whatever its kind, so that unknown kinds are published like others.
-// A missing value is "".
+// from its bytes, not from a typed event, so that records of unknown kinds have them
+// too. A missing value is "".
 type attributes struct {
 	stream events.Stream
 	kind   string

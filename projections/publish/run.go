@@ -112,7 +112,7 @@ func alreadyOpen(to Target) openFunc {
 // A borrowedTarget is a target that the run must not close.
 type borrowedTarget struct{ Target }
 
-// Close does nothing.
+// Close leaves the target open.
 func (borrowedTarget) Close() error { return nil }
 
 // run locks the consumer, loads it, opens the target, creates a missing consumer, and
@@ -178,8 +178,8 @@ type feedFunc func(ctx context.Context, r *run, after events.Position) error
 
 // execute runs the goroutines of r and returns when all have ended. It retries the
 // requested dead letters before it reads the log. At the end it closes the queues,
-// waits for the workers, then stops the loops, and saves the consumer last, whatever
-// ended the run. It returns the first error of any goroutine, or the cause of parent.
+// waits for the workers, then stops the loops. It always saves the consumer last. It
+// returns the first error of any goroutine, or the cause of parent.
 func (r *run) execute(parent context.Context, feed feedFunc) (err error) {
 	defer r.relay.unregister(r.job.Name)
 	ctx, stop := context.WithCancelCause(parent)
@@ -213,7 +213,7 @@ func (r *run) execute(parent context.Context, feed feedFunc) (err error) {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	// The acknowledgements are valid whatever ended the run.
+	// The acknowledgements are valid also after an error.
 	if saved := r.save(context.WithoutCancel(ctx)); err == nil {
 		err = saved
 	}

@@ -148,8 +148,8 @@ func TestTheCheckpointIsSavedInTime(t *testing.T) {
 }
 
 // Of several jobs of FollowAll, one whose target opens late and one that ends with an
-// error do not affect the others. onError receives each error of the second, and
-// those of the first at doubling numbers of attempts.
+// error do not affect the others. onError receives the final error of the second, and
+// the errors of the first at doubling numbers of attempts.
 func TestAFailedJobDoesNotBlockTheOthers(t *testing.T) {
 	t.Parallel()
 	entries := entriesOf(t, 12)

@@ -64,9 +64,9 @@ func (t Topic) Pattern(each string) string {
 // IsZero reports whether t is the zero Topic.
 func (t Topic) IsZero() bool { return len(t.parts) == 0 }
 
-// of returns the topic of a record. It replaces each character of a value
-// other than an ASCII letter, digit, hyphen or underscore with an underscore,
-// and a missing value with "none".
+// of returns the topic of a record. In a value it replaces each character other than
+// an ASCII letter, digit, hyphen or underscore with an underscore. It replaces a
+// missing value with unknownValue.
 func (t Topic) of(p attributes) string {
 	return t.expand(func(word string) string {
 		value := map[string]string{

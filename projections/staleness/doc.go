@@ -1,16 +1,18 @@
 // Package staleness reports whether the tools that a turn offered are still in
 // effect.
 //
-// [Judge] returns the [Verdict] on one offered registration: which registration
-// its name resolves to now, whether that is another one, whether the two
-// definitions agree, and since which event they differ. A registry asks it before
-// it runs a call. The [State] of the projection judges every recorded [Turn], as
-// of the last event folded.
+// A turn is one request to a model. It offers a list of tools, each with its
+// registration, and the model may call them later, when another registration of
+// the name is in effect: then the offer is stale. [Judge] returns the [Verdict] on
+// one offered registration: the registration to which its name resolves now,
+// whether that is another one, whether the two definitions agree, and the event
+// since which they differ. A registry calls it before it runs a call. The [State]
+// of the projection judges every recorded [Turn], as of the last event folded.
 //
 // A registration is identified by its event and its name. A tool that is
-// registered again, even without a change, makes earlier offers stale. A
-// registration that an overlay hid and that is in effect again is stale to a turn
-// that was offered the overlay, and current again to the turn that was offered it.
+// registered again, even without a change, makes earlier offers stale. If a
+// registration is hidden by a second one and then in effect again, it is current
+// to a turn that offered it; the second one is stale to a turn that offered that.
 //
 // Events do not record the layers of a turn. The projection takes the layers of the
 // offered tools, and the layers open at that time that the same process had for
@@ -35,6 +37,6 @@
 //
 // There are no errors: an offer that was never registered is stale since no event.
 //
-// The registry's policy decides what follows from a verdict. The laws are in
+// The registry's policy decides whether a stale call runs. The laws are in
 // staleness_test.go, an example in example_test.go.
 package staleness

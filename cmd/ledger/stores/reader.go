@@ -76,8 +76,7 @@ const ViewsName = "views"
 type readerViews struct {
 	// log has the log's own checkpoints. It is only read.
 	log publish.ConsumerStore
-	// beside is the folder ViewsName, or empty if another user owns the store's
-	// folder.
+	// The folder ViewsName, or empty if another user owns the store's folder.
 	beside checkpointFolder
 }
 

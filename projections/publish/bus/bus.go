@@ -61,7 +61,7 @@ type Bus struct {
 	}
 }
 
-// New returns a broker over the store of cfg. It reads nothing yet.
+// New returns a broker over the store of cfg. It reads the store on first use.
 func New(cfg Config) *Bus {
 	cfg.Redelivery = cfg.Redelivery.withDefaults()
 	b := &Bus{config: cfg}
@@ -108,7 +108,7 @@ func (b *Bus) topic(s events.Stream) *topic {
 	return t
 }
 
-// append appends records at the end of a stream, all or none. After a conflict with
+// append appends records together at the end of a stream. After a conflict with
 // another writer it reads the length and tries again, for as long as ctx lasts. After
 // any other error the records may or may not be appended, and the next append reads
 // the length again.

@@ -51,7 +51,7 @@ const (
 )
 
 // deadLettered is the data of a MessageDeadLettered record. Revision, Event and UUID
-// are those of the message.
+// identify the message.
 type deadLettered struct {
 	Group      string          `json:"group"`
 	Topic      string          `json:"topic"`
@@ -173,7 +173,7 @@ func (g *group) refresh(ctx context.Context) error {
 }
 
 // released returns the first released dead letter as a pending message, or nil if
-// none is released. It reads the message from its topic.
+// there is no released one. It reads the message from its topic.
 func (g *group) released(ctx context.Context) (*pending, error) {
 	r, ok := g.letters.first()
 	if !ok {

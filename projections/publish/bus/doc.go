@@ -1,9 +1,10 @@
 // Package bus is a message broker over a store, for programs without a broker.
 //
-// A [Bus] has any number of ends: each [Publisher] and [Subscriber] implements
-// the watermill interface of its name. A topic is the stream topic-NAME. A message is a record
-// of the kind MessagePublished: its data are the payload if that is JSON, and
-// otherwise a string with the payload in base64; its metadata are
+// A [Bus] has any number of [Publisher] and [Subscriber] values, which implement the
+// interfaces of the same names in the watermill library. A topic is the stream
+// topic-NAME. A message is a record of the kind MessagePublished: its data are the
+// payload if that is JSON, and otherwise a string with the payload in base64; its
+// metadata are
 //
 //	{"uuid":"…","headers":{…},"encoding":"base64"}
 //
@@ -18,8 +19,8 @@
 //
 // # Promises
 //
-//   - The messages of one Publish are durable when it returns. They are appended
-//     together, in order, or not at all.
+//   - The messages of one call of Publish are durable when it returns. They are
+//     appended together, in order, or not at all.
 //   - A group receives the messages of a topic in order, one at a time: the next
 //     after a subscriber acknowledged the one before.
 //   - A refused message (Nack), or one whose subscription ended, is redelivered
@@ -50,8 +51,9 @@
 // # Errors
 //
 // [ErrBadTopic], [ErrBadGroup] and [ErrBadMessage] are mistakes of the caller.
-// [ErrClosed] comes from a closed end. Other errors come from the store. One that
-// ends a subscription closes its channel and is reported to Config.Failed.
+// [ErrClosed] comes from a closed Publisher or Subscriber. Other errors come from the
+// store. An error that ends a subscription closes its channel and is passed to
+// Config.Failed.
 //
 // The meaning of messages is left to their publishers and subscribers. The
 // promises are checked in bus_test.go, with watermill's suite for a Pub/Sub, and

@@ -82,9 +82,9 @@ func (g *group) save(ctx context.Context) error {
 	return nil
 }
 
-// await prefetches messages after the offset. If there are none it blocks until a
-// message or a dead letter record is appended, or returns at once if a dead letter is
-// released.
+// await prefetches messages after the offset. Without such a message it blocks until
+// a message or a dead letter record is appended, or returns at once if a dead letter
+// is released.
 func (g *group) await(ctx context.Context) error {
 	if err := g.read(ctx); err != nil || len(g.prefetched) > 0 {
 		return err
@@ -107,7 +107,7 @@ func (g *group) await(ctx context.Context) error {
 	return errors.New("the log ended")
 }
 
-// read prefetches messages after the offset. If there are none, it sets end to a
+// read prefetches messages after the offset. Without such a message it sets end to a
 // position before every message or dead letter record that comes later. It therefore
 // asks for the head before it reads: a message that is appended in between is after
 // that position.

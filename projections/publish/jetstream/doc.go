@@ -1,18 +1,20 @@
 // Package jetstream publishes records to a JetStream stream of a NATS server.
 //
-// [Open] connects to the server of a URL, finds or creates the JetStream stream
-// that stores the subjects of a topic, and returns a [Publisher], a watermill
-// Publisher. The topic of a record is its subject. The UUID is also the header
-// Nats-Msg-Id, by which the server drops repeated messages within the
-// deduplication window. The headers are the ones of watermill's NATS marshaler,
-// which can read them. A URL is
+// NATS is a message broker, and JetStream its part that stores messages. [Open]
+// connects to the server of a URL, finds or creates the JetStream stream that stores
+// the subjects of a topic, and returns a [Publisher], which implements watermill's
+// interface of that name. The topic of a record is the subject of its message. The
+// UUID is also the header Nats-Msg-Id, by which the server drops repeated messages
+// within the deduplication window, ten minutes in a stream that Open creates. The
+// headers are the ones of watermill's NATS marshaler, which can read them. A URL is
 //
 //	nats://[USER[:PASSWORD]@ | TOKEN@]HOST[:PORT][?creds=FILE][&ca=FILE][&stream=NAME]
 //	tls://…
 //
 // A header cannot carry a value with line ends or surrounding space. Such a
 // value is sent under its key followed by an asterisk, encoded as in RFC 8187:
-// UTF-8” and the percent-encoded value.
+//
+//	KEY*: UTF-8''PERCENT%2DENCODED%20VALUE
 //
 // # Promises
 //

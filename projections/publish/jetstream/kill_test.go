@@ -180,8 +180,8 @@ func write(t *testing.T, dir string, records int) map[string]string {
 	return all
 }
 
-// A publisher is a running process of this test program that publishes. told has its
-// standard error.
+// A publisher is a running process of this test program that publishes. Its standard
+// error goes to the buffer.
 type publisher struct {
 	*exec.Cmd
 	told *bytes.Buffer

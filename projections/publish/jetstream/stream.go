@@ -30,9 +30,9 @@ func checkTopic(t publish.Topic) error {
 }
 
 // ensureStream finds the JetStream stream that stores the subjects of a topic and
-// checks that it stores all of them. If there is none, it creates a stream on files,
-// with the name in the URL or else a name derived from the subjects. It returns an
-// ErrNoJetStream or an ErrStream.
+// checks that it stores all of them. If the server has no such stream, ensureStream
+// creates one on files, with the name in the URL or else a name derived from the
+// subjects. It returns an ErrNoJetStream or an ErrStream.
 func (a serverURL) ensureStream(ctx context.Context, conn *nats.Conn, topic publish.Topic) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
