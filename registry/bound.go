@@ -13,16 +13,18 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// Outputs stores complete outputs that exceed the limits. Package outputs implements it over
-// Pebble. Its methods are safe for concurrent use.
+// Outputs stores complete outputs that exceed the limits. Package outputs implements it
+// over Pebble. Its methods are safe for concurrent use. An output is stored before its
+// settlement is recorded, so a crash can leave an output without a settlement, and never
+// a settlement without its output.
 type Outputs interface {
-	// Keep reads r to its end and stores it in full under ref, durable when it
-	// returns nil. After an error it has stored nothing. If Keep outlasts the
-	// grace period of an interruption, Settle stops waiting and no settlement
-	// names the output.
+	// Keep reads r to its end and stores it in full under ref, durable when it returns
+	// nil. After an error it has stored no output. If Keep runs longer than the grace
+	// period of an interruption, Settle stops waiting and no settlement names the output.
 	Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error)
-	// Confirm says that the settlement that names the stored outputs is on
-	// record. A recovery may remove an unconfirmed output.
+	// Confirm reports that the settlement that names the stored outputs is on record. A
+	// recovery may remove an unconfirmed output that no settlement names. An error of
+	// Confirm has no effect on the call.
 	Confirm(ctx context.Context, settlement domain.EventID) error
 }
 
@@ -35,24 +37,30 @@ func (noOutputs) Keep(context.Context, domain.Ref, string, io.Reader) (domain.Re
 
 func (noOutputs) Confirm(context.Context, domain.EventID) error { return nil }
 
-// An outputBounder fits the output of one settlement into the limits and retains in full each
-// part that does not fit.
+// An outputBounder fits the output of one settlement into the limits and retains in full
+// each part that does not fit. It belongs to the goroutine that settles the call.
 type outputBounder struct {
-	limits     Limits
+	limits Limits
+	// settlement is the ID under which the outputs are stored.
 	settlement domain.EventID
-	keep       func(ref domain.Ref, mime, text string) (domain.Retained, error)
-	lost       int64 // bytes that the tool itself dropped
+	// keep stores one text, within the grace period of the call.
+	keep func(ref domain.Ref, mime, text string) (domain.Retained, error)
+	// lost is the number of bytes that the tool itself dropped.
+	lost int64
 }
 
-// A boundedOutput is an output within the limits, with the outputs retained for it.
+// A boundedOutput is an output within the limits, with references to the outputs retained
+// for it.
 type boundedOutput struct {
 	structured json.RawMessage
 	content    domain.Contents
 	retained   []domain.Retained
 }
 
-// bound returns the output within the limits. It returns a mediaLimitError, or the error of
-// keep.
+// bound returns the output within the limits. Text over the limits is replaced by its
+// preview, and a structured value by the preview of its JSON; media are never cut. The
+// structured value of an output with media is dropped, since the model reads the media.
+// bound returns a mediaLimitError, or the error of keep.
 func (b outputBounder) bound(out domain.Output) (boundedOutput, error) {
 	s := boundedOutput{structured: out.Structured(), content: readable(out.Content())}
 	media := s.content.Media()
@@ -73,8 +81,9 @@ func (b outputBounder) bound(out domain.Output) (boundedOutput, error) {
 	return s, b.boundStructured(&s)
 }
 
-// boundStructured replaces a structured value by a preview if its indented JSON, the form that
-// a model reads, exceeds the limits.
+// boundStructured replaces a structured value by a preview if its indented JSON, the form
+// that a model reads, exceeds the limits. The preview becomes the content if the output
+// has no other content.
 func (b outputBounder) boundStructured(s *boundedOutput) error {
 	if s.structured == nil {
 		return nil
@@ -94,9 +103,9 @@ func (b outputBounder) boundStructured(s *boundedOutput) error {
 	return nil
 }
 
-// retain stores a text in full, appends it to retained, and returns its preview. If the tool
-// dropped bytes, the first line of both the stored text and the preview says how many; a JSON
-// document is stored unchanged.
+// retain stores a text in full, appends it to retained, and returns its preview. If the
+// tool dropped bytes, the first line of both the stored text and the preview gives their
+// number; a JSON document is stored unchanged, since such a line would make it invalid.
 func (b outputBounder) retain(retained *[]domain.Retained, c domain.Channel, mime, text string) (string, error) {
 	ref, notice, rest := domain.NewRef(b.settlement, c), "", "full output"
 	if b.lost > 0 {
@@ -116,7 +125,7 @@ func (b outputBounder) retain(retained *[]domain.Retained, c domain.Channel, mim
 	return notice + preview(text, marker, b.limits.Lines-strings.Count(notice, "\n"), b.limits.Bytes-len(notice)), nil
 }
 
-// withText returns a text followed by the media of content.
+// withText returns contents with a text followed by the media of content.
 func withText(content domain.Contents, text string) domain.Contents {
 	with := domain.Contents{domain.Text(text)}
 	for _, m := range content.Media() {
@@ -125,8 +134,8 @@ func withText(content domain.Contents, text string) domain.Contents {
 	return with
 }
 
-// readable returns a copy of content whose texts are valid UTF-8, as they are read back from
-// the log.
+// readable returns a copy of content whose texts are valid UTF-8, so that the settlement
+// in memory equals the one that is read back from the log.
 func readable(content domain.Contents) domain.Contents {
 	content = slices.Clone(content)
 	for i, c := range content {
@@ -140,8 +149,8 @@ func readable(content domain.Contents) domain.Contents {
 // valid replaces invalid UTF-8 by U+FFFD.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-// indented returns a JSON document in the form that a model reads. It returns the document
-// unchanged if deep nesting would multiply its size.
+// indented returns a JSON document in the form that a model reads. It returns the
+// document unchanged if it is not JSON, or if deep nesting would multiply its size.
 func indented(document json.RawMessage) string {
 	if indentedSize(document) > 16*len(document)+64<<10 {
 		return string(document)
@@ -154,7 +163,7 @@ func indented(document json.RawMessage) string {
 }
 
 // indentedSize returns an upper bound of the bytes of an indented document. It allocates
-// nothing.
+// no memory.
 func indentedSize(document json.RawMessage) int {
 	size, depth, inString := len(document), 0, false
 	for i := 0; i < len(document); i++ {

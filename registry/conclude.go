@@ -10,8 +10,8 @@ import (
 )
 
 // conclude turns the result of a tool into the settlement of the call: it runs the hooks
-// after, bounds the output and retains its rest. It adds the last reported progress to a
-// settlement that is no success.
+// after the tool, bounds the output and retains the parts over the limits. It adds the
+// last reported progress to a settlement that is no success.
 func (s *callExec) conclude(ctx context.Context, id domain.EventID, r stepResult[domain.Output]) domain.Settlement {
 	if r.end == nil {
 		r = s.runAfterHooks(ctx, r.value)
@@ -27,8 +27,9 @@ func (s *callExec) conclude(ctx context.Context, id domain.EventID, r stepResult
 	return *end
 }
 
-// runAfterHooks runs the hooks after the tool, each on its own goroutine, and returns the
-// output with the content of the last hook. All hooks share one grace period.
+// runAfterHooks runs the hooks after the tool in order, each on its own goroutine, and
+// returns the output with the content of the last hook. All hooks share one grace period.
+// A hook that fails or is left behind ends the call.
 func (s *callExec) runAfterHooks(ctx context.Context, out domain.Output) stepResult[domain.Output] {
 	hooks := s.m.registry.config.After
 	if len(hooks) == 0 {
@@ -50,8 +51,8 @@ func (s *callExec) runAfterHooks(ctx context.Context, out domain.Output) stepRes
 	return stepResult[domain.Output]{value: out}
 }
 
-// preferInterruption returns an interruption if ctx has ended, since the hook's error is its
-// likely consequence, and err otherwise.
+// preferInterruption returns an interruption if ctx has ended, since the error of the
+// hook is its likely consequence, and err otherwise.
 func preferInterruption(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
@@ -59,9 +60,9 @@ func preferInterruption(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", domain.ErrInterrupted, context.Cause(ctx))
 }
 
-// keep bounds an output and returns the settlement: a success, a RetentionFailed or
-// MediaTooLarge if the output does not fit and cannot be retained, or an interruption if the
-// grace period ended during a write.
+// keep bounds an output and returns the settlement: a success; RetentionFailed or
+// MediaTooLarge if the output does not fit and cannot be retained; or an interruption if
+// the grace period ended during a write. id is the ID of the settlement.
 func (s *callExec) keep(ctx context.Context, id domain.EventID, out domain.Output) domain.Settlement {
 	within := lazyGrace{exec: s, ctx: ctx}
 	defer within.stop()
@@ -85,12 +86,12 @@ func (s *callExec) keep(ctx context.Context, id domain.EventID, out domain.Outpu
 	return end
 }
 
-// errCutOff reports a write of an output that did not finish within the grace period.
+// errCutOff reports a write of an output that did not end within the grace period.
 var errCutOff = errors.New("the write was cut off")
 
-// bounder returns the outputBounder of one settlement. Each write runs on its own goroutine.
-// If it ignores its context, Settle leaves it behind at the end of the grace period; the log
-// then never names the output, so that a later sweep removes it.
+// bounder returns the outputBounder of one settlement. Each write runs on its own
+// goroutine. If it ignores its context, Settle leaves it behind at the end of the grace
+// period. No settlement in the log names the output then, so a later sweep removes it.
 func (s *callExec) bounder(within *lazyGrace, id domain.EventID) outputBounder {
 	return outputBounder{limits: s.m.registry.config.Limits, settlement: id, keep: func(ref domain.Ref, mime, text string) (domain.Retained, error) {
 		until := within.start()

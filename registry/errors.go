@@ -2,7 +2,8 @@ package registry
 
 import "errors"
 
-// The errors of this package. Callers match them with errors.Is.
+// The errors of this package. Match them with errors.Is. The package doc names the
+// functions that return each.
 var (
 	ErrClosed       = errors.New("scope or layer is closed")
 	ErrUnrecorded   = errors.New("scope is closed, but its closing is not on record")

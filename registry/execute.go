@@ -11,7 +11,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// begin records the start of the call. The tool may run only after it returned nil.
+// begin records the start of the call, with the registration that runs. The tool may run
+// only after begin has returned nil.
 func (s *callExec) begin(ctx context.Context) error {
 	d := s.m.registry.layers.ledger.Draft(events.CallStarted{
 		Turn: s.m.offer.Turn, Message: s.inv.Message, Call: s.call.ID, Tool: s.call.Name,
@@ -25,11 +26,12 @@ func (s *callExec) begin(ctx context.Context) error {
 	return nil
 }
 
-// beginFailed ends a call whose start the journal did not record; its tool does not run. It
-// records a defect if the start can never be recorded, because it is too large or has no wire
-// form. If ctx has ended it records an interruption: before the start if the journal refused
-// the start, and otherwise after it, because an append with an open outcome is on record
-// before the end is. In all other cases it returns the error and the call has no end.
+// beginFailed ends a call whose start the journal did not record; its tool does not run.
+// It records a defect if the start can never be recorded, because it is too large or has
+// no wire form. If ctx has ended it records an interruption: before the start if the
+// journal refused the start, and otherwise after it, because an append with an open
+// outcome is on record before the end is. In all other cases it returns the error, and
+// the call has no end yet.
 func (s *callExec) beginFailed(ctx context.Context, err error) (domain.Settlement, error) {
 	switch {
 	case errors.Is(err, events.ErrTooLarge), errors.Is(err, events.ErrBadRecord):
@@ -43,18 +45,24 @@ func (s *callExec) beginFailed(ctx context.Context, err error) (domain.Settlemen
 	return s.record(ctx, s.id(), domain.InterruptedWhile(domain.InterruptionOf(context.Cause(ctx))))
 }
 
-// A resultHandoff passes the result of a tool to the goroutine that settles the call. If that
-// goroutine has stopped waiting, the tool's goroutine records the result as late. Exactly one
-// side wins the field taken.
+// A resultHandoff passes the result of a tool to the goroutine that settles the call. If
+// that goroutine has stopped waiting, the tool's goroutine records the result as late.
+// Exactly one side sets taken, so a result is either used or recorded as late, and never
+// both or lost.
 type resultHandoff struct {
-	taken  atomic.Bool               // set by the side that comes first
-	result stepResult[domain.Output] // written by the tool's goroutine before it sets taken
-	passed chan struct{}             // closed by the tool's goroutine once it has set taken; result may be read then
+	// taken is set by the side that comes first.
+	taken atomic.Bool
+	// result is written by the tool's goroutine before it sets taken.
+	result stepResult[domain.Output]
+	// passed is closed by the tool's goroutine after it has set taken. The other side
+	// reads result only then.
+	passed chan struct{}
 }
 
-// runTool runs the tool on its own goroutine and waits for the result. After ctx ends it waits
-// for the grace period and then leaves the tool behind: it returns an interruption, and the
-// tool's goroutine records a later result with recordLate.
+// runTool runs the tool on its own goroutine and waits for the result. After ctx ends it
+// waits for the grace period and then leaves the tool behind: it returns an interruption,
+// and the tool's goroutine records a later result with recordLate. A tool that never
+// returns keeps its goroutine, for which Layers.Wait waits.
 func (s *callExec) runTool(ctx context.Context, bound domain.Bound) stepResult[domain.Output] {
 	h := &s.tool
 	h.passed = make(chan struct{})
@@ -89,8 +97,9 @@ func (s *callExec) runTool(ctx context.Context, bound domain.Bound) stepResult[d
 	return h.result
 }
 
-// recordLate records the result of a tool that was left behind. It waits until the end of the
-// call is on record and does nothing if the call has no recorded end.
+// recordLate records the result of a tool that was left behind, on the tool's goroutine.
+// It waits until the end of the call is on record, and records no result if the call has
+// no recorded end. A result over the limits is cut and not retained.
 func (s *callExec) recordLate(ctx context.Context, r stepResult[domain.Output]) {
 	<-s.done
 	if s.end.IsZero() {

@@ -12,27 +12,31 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// An inflightKey identifies a call: call IDs are unique within a message only.
+// An inflightKey identifies a call within the process. Call IDs are unique within a
+// message only.
 type inflightKey struct {
 	session domain.SessionID
 	message domain.MessageID
 	call    domain.CallID
 }
 
-// An inflightCalls tracks the calls that this process is settling, and counts the goroutines
-// that run foreign code for them, including goroutines that were left behind. It is safe for
-// concurrent use.
+// An inflightCalls tracks the calls that this process is settling, and counts the
+// goroutines that run foreign code for them, including goroutines that were left behind.
+// It is safe for concurrent use. No lock is held while a call is settled.
 type inflightCalls struct {
 	mu struct {
 		sync.Mutex
+		// calls has the calls that are being settled.
 		calls map[inflightKey]*inflightCall
+		// tools is the number of goroutines that run foreign code.
 		tools int
-		idle  chan struct{} // closed when tools becomes 0; nil while it is 0
+		// idle is closed when tools becomes 0. Nil: tools is 0.
+		idle chan struct{}
 	}
 }
 
-// An inflightCall is a call that is being settled. settlement and err are valid once done is
-// closed.
+// An inflightCall is a call that is being settled. settlement and err are valid once done
+// is closed; until then err is errAbandoned.
 type inflightCall struct {
 	call       domain.Call
 	done       chan struct{}
@@ -40,13 +44,13 @@ type inflightCall struct {
 	err        error
 }
 
-// errAbandoned is the error for joined callers if the goroutine that settled the call ended
-// early.
+// errAbandoned is the error for joined callers if the goroutine that settled the call
+// ended early, by a panic or runtime.Goexit.
 var errAbandoned = errors.New("the settling goroutine ended early")
 
-// once calls work for the first caller with a key. Concurrent callers with the same key wait
-// and get the same result, or the cause of their ctx. work receives a channel that once closes
-// after it has stored the result.
+// once calls work for the first caller with a key. Concurrent callers with the same key
+// wait and get the same result, or the cause of their ctx. A caller after that calls work
+// again. work receives a channel that once closes after it has stored the result.
 func (r *inflightCalls) once(ctx context.Context, key inflightKey, call domain.Call, work func(done <-chan struct{}) (domain.Settlement, error)) (domain.Settlement, error) {
 	r.mu.Lock()
 	first, ok := r.mu.calls[key]
@@ -69,7 +73,8 @@ func (r *inflightCalls) once(ctx context.Context, key inflightKey, call domain.C
 }
 
 // join waits for the result of a call that another goroutine settles. It returns
-// ErrCallConflict at once if call has another tool or input.
+// ErrCallConflict at once if call has another tool or input, and the cause of ctx if ctx
+// ends first.
 func (c *inflightCall) join(ctx context.Context, call domain.Call) (domain.Settlement, error) {
 	if !sameCall(c.call, call) {
 		return domain.Settlement{}, conflictError(call)
@@ -82,8 +87,9 @@ func (c *inflightCall) join(ctx context.Context, call domain.Call) (domain.Settl
 	}
 }
 
-// spawn runs foreign code on a new goroutine that waitIdle waits for. A sync.WaitGroup does
-// not allow Add to race with Wait, and calls begin while waitIdle waits.
+// spawn runs foreign code on a new goroutine that waitIdle waits for. A sync.WaitGroup
+// would not do: it does not allow Add to race with Wait, and calls begin while waitIdle
+// waits.
 func (r *inflightCalls) spawn(tool func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,7 +102,8 @@ func (r *inflightCalls) spawn(tool func()) {
 	}()
 }
 
-// toolDone counts a spawned goroutine as ended and wakes the waiters after the last.
+// toolDone counts a spawned goroutine as ended, and wakes the callers of waitIdle after
+// the last.
 func (r *inflightCalls) toolDone() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,7 +138,8 @@ func sameCall(a, b domain.Call) bool {
 }
 
 // sameJSON reports whether two JSON documents have the same value. It compares numbers by
-// their text, because a tool may read more digits than a float64 holds.
+// their text, because a tool may read more digits than a float64 holds. Documents that
+// are not JSON are the same only if their bytes are equal.
 func sameJSON(a, b json.RawMessage) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -141,6 +149,7 @@ func sameJSON(a, b json.RawMessage) bool {
 	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
 }
 
+// decodeJSON decodes a document with its numbers as text.
 func decodeJSON(document json.RawMessage) (value any, err error) {
 	d := json.NewDecoder(bytes.NewReader(document))
 	d.UseNumber()

@@ -7,16 +7,17 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A Journal records the start and the end of calls of a session: an [events.CallStarted] and
-// an [events.CallSettled]. An event is durable when its method returns nil. A Journal is safe
-// for concurrent use. Settle calls it on its own goroutine, so each method must return when
-// its context ends.
+// A Journal records the start and the end of calls of a session: an [events.CallStarted]
+// and an [events.CallSettled]. An event is durable when its method returns nil. A Journal
+// is safe for concurrent use. Settle calls it on its own goroutine, so each method must
+// return when its context ends.
 type Journal interface {
-	// Recorded returns the record of a call.
+	// Recorded returns the record of a call. An error ends Settle before it has resolved
+	// the call.
 	Recorded(ctx context.Context, message domain.MessageID, call domain.CallID) (Recorded, error)
-	// Begin records the start. If it returns an error the tool does not run. An
-	// error for which [events.Refused] is true says that the start is not on
-	// record. After any other error a later Settle of the call must first put
+	// Begin records the start. If it returns an error the tool does not run. An error for
+	// which [events.Refused] is true means that the start is not on record. After any
+	// other error the outcome is unknown, and a later Settle of the call must first put
 	// the start on record.
 	Begin(ctx context.Context, start events.Draft) error
 	// Settle records the end. It returns [events.ErrBadRecord] for an end that
@@ -28,10 +29,13 @@ type Journal interface {
 	Late(ctx context.Context, late events.Draft) error
 }
 
-// A Recorded is the record of a call. The zero Recorded says that the call has neither a start
-// nor an end on record.
+// A Recorded is the record of a call. The zero Recorded is that of a call with neither a
+// start nor an end on record.
 type Recorded struct {
-	Call       domain.Call        // as started or settled; its input as asked
-	Began      bool               // its start is on record
-	Settlement *domain.Settlement // its end; nil if it has none
+	// Call is the call as started or settled, with its input as the model asked.
+	Call domain.Call
+	// Began is set if its start is on record.
+	Began bool
+	// Settlement is its end. Nil: it has no end on record.
+	Settlement *domain.Settlement
 }

@@ -13,9 +13,16 @@ import (
 	"github.com/settlement-ledger/ledger/projections/catalog"
 )
 
-// Layers manages the layers of one process. It holds the catalog, folded from the events that
-// it appends, the tools of each registration, and the calls in flight. It is safe for
-// concurrent use.
+// Layers manages the layers of one process. It holds the catalog, folded from the events
+// that it appends, the tools of each registration, and the calls in flight. It is safe
+// for concurrent use.
+//
+// Every change is an event in the stream of its layer. A registration takes effect when
+// its event is durable. A closing takes effect at once and is recorded afterwards: until
+// then it is pending, and Materialize waits for it or fails. An append with an unknown
+// outcome becomes pending too, followed by its closing, and is repeated unchanged until
+// it is certain. The catalog therefore always equals the fold of the log plus the pending
+// events.
 type Layers struct {
 	ledger  *events.Ledger
 	process domain.ProcessID
@@ -23,15 +30,21 @@ type Layers struct {
 	calls   inflightCalls
 	mu      struct {
 		sync.RWMutex
-		catalog    *catalog.State
-		tools      map[domain.RegistrationID]map[domain.Name]domain.Tool
-		unrecorded map[domain.LayerID]bool // layers with events in the catalog that may not be on record
-		open       []*Layer                // layers that may be open on record, in order of opening
-		closed     bool                    // Close was called
+		// catalog is the fold of the events of all layers.
+		catalog *catalog.State
+		// tools has the tools of the open registrations.
+		tools map[domain.RegistrationID]map[domain.Name]domain.Tool
+		// unrecorded has the layers with events in the catalog that may not be on record.
+		unrecorded map[domain.LayerID]bool
+		// open has the layers that may be open on record, in order of opening.
+		open []*Layer
+
+		closed bool
 	}
 }
 
-// NewLayers returns the Layers of a process, without any layer.
+// NewLayers returns the Layers of a process, without any layer. It appends no event and
+// starts no goroutine.
 func NewLayers(ledger *events.Ledger, process domain.ProcessID) *Layers {
 	ls := &Layers{ledger: ledger, process: process, fold: catalog.Projection()}
 	ls.calls.mu.calls = map[inflightKey]*inflightCall{}
@@ -44,13 +57,14 @@ func NewLayers(ledger *events.Ledger, process domain.ProcessID) *Layers {
 // Process returns the process that owns the layers.
 func (ls *Layers) Process() domain.ProcessID { return ls.process }
 
-// Application opens a layer that all locations of the process share. It returns ErrClosed
-// after Close, or the error of the append.
+// Application opens a layer that all locations of the process share, and returns once its
+// event is durable. It returns ErrClosed after Close, or the error of the append.
 func (ls *Layers) Application(ctx context.Context) (*Layer, error) {
 	return ls.open(ctx, events.LayerOpened{Placement: domain.Application})
 }
 
-// Location opens a layer for one directory or workspace. Its errors are those of Application.
+// Location opens a layer for one directory or workspace, which its argument names. Its
+// errors are those of Application.
 func (ls *Layers) Location(ctx context.Context, location string) (*Layer, error) {
 	return ls.open(ctx, events.LayerOpened{Placement: domain.Location, Location: location})
 }
@@ -60,6 +74,7 @@ func (ls *Layers) Session(ctx context.Context, session domain.SessionID) (*Layer
 	return ls.open(ctx, events.LayerOpened{Placement: domain.PerSession, Session: session})
 }
 
+// open records a layer with a new ID, and returns it.
 func (ls *Layers) open(ctx context.Context, e events.LayerOpened) (*Layer, error) {
 	e.Layer, e.Process = ls.ledger.Mint().Layer(), ls.process
 	l := &Layer{layers: ls, id: e.Layer, placement: e.Placement}
@@ -79,8 +94,8 @@ func (ls *Layers) open(ctx context.Context, e events.LayerOpened) (*Layer, error
 }
 
 // openLocked records the opening of a layer. If the outcome of the append is unknown, it
-// queues both the opening and a closing as pending, so that the log never holds an open layer
-// that nobody closes.
+// queues both the opening and a closing as pending, so that the log never holds an open
+// layer that no process closes.
 func (l *Layer) openLocked(ctx context.Context, e events.LayerOpened) error {
 	d := l.layers.ledger.Draft(e, domain.EventID{})
 	err := l.appendLocked(ctx, d)
@@ -97,7 +112,8 @@ func (l *Layer) openLocked(ctx context.Context, e events.LayerOpened) error {
 	return err
 }
 
-// add lists a layer that is about to be opened. It returns ErrClosed after Close.
+// add lists a layer that is about to be opened, so that Close closes it. It returns
+// ErrClosed after Close.
 func (ls *Layers) add(l *Layer) error {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -108,16 +124,16 @@ func (ls *Layers) add(l *Layer) error {
 	return nil
 }
 
-// remove unlists a layer whose closing is on record, or whose opening never was.
+// remove unlists a layer whose closing is on record, or whose opening certainly is not.
 func (ls *Layers) remove(l *Layer) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.mu.open = slices.DeleteFunc(ls.mu.open, func(o *Layer) bool { return o == l })
 }
 
-// Close closes all open layers, and those whose opening has an unknown outcome. Later openings
-// return ErrClosed. Close returns the joined errors of layers whose closing it could not
-// record; a second Close retries these.
+// Close closes all open layers, and those whose opening has an unknown outcome. Later
+// openings return ErrClosed. Close returns the joined errors of the layers whose closing
+// it could not record; a second Close retries these.
 func (ls *Layers) Close(ctx context.Context) error {
 	ls.mu.Lock()
 	ls.mu.closed = true
@@ -134,16 +150,16 @@ func (ls *Layers) Close(ctx context.Context) error {
 // that were left behind after their grace period.
 func (ls *Layers) Wait(ctx context.Context) error { return ls.calls.waitIdle(ctx) }
 
-// apply folds recorded events into the catalog and drops the tools that they close. Readers
-// see either none or all of the events.
+// apply folds recorded events into the catalog and drops the tools that they close.
+// Readers see either all of the events or no event of them.
 func (ls *Layers) apply(vs ...events.Envelope) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.applyLocked(vs)
 }
 
-// applyPending folds events that take effect before they are on record, and marks the layer as
-// having pending events until allRecorded is called.
+// applyPending folds events that take effect before they are on record, and marks the
+// layer as having pending events until allRecorded is called.
 func (ls *Layers) applyPending(l domain.LayerID, vs ...events.Envelope) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -151,13 +167,14 @@ func (ls *Layers) applyPending(l domain.LayerID, vs ...events.Envelope) {
 	ls.applyLocked(vs)
 }
 
-// allRecorded says that all events of a layer that were applied are on record.
+// allRecorded unmarks a layer whose applied events are all on record.
 func (ls *Layers) allRecorded(l domain.LayerID) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	delete(ls.mu.unrecorded, l)
 }
 
+// applyLocked folds events into the catalog. The caller holds mu.
 func (ls *Layers) applyLocked(vs []events.Envelope) {
 	for _, v := range vs {
 		ls.mu.catalog = ls.fold.Apply(ls.mu.catalog, v)
@@ -165,7 +182,8 @@ func (ls *Layers) applyLocked(vs []events.Envelope) {
 	}
 }
 
-// dropClosedLocked drops the tools of the registrations that an event closes.
+// dropClosedLocked drops the tools of the registrations that an event closes, after the
+// catalog has folded it. The caller holds mu.
 func (ls *Layers) dropClosedLocked(e events.Event) {
 	switch e := e.(type) {
 	case events.RegistrationClosed:
@@ -179,35 +197,39 @@ func (ls *Layers) dropClosedLocked(e events.Event) {
 	}
 }
 
-// A Layer holds registrations of tools. Within a layer the latest registration of a name is in
-// effect. It is safe for concurrent use.
+// A Layer holds registrations of tools. Within a layer the latest registration of a name
+// is in effect. It is safe for concurrent use.
 type Layer struct {
 	layers    *Layers
 	id        domain.LayerID
 	placement domain.Placement
 
-	// mu is held during an append to the layer's stream, so that the catalog
-	// folds events in stream order. It is locked before Layers.mu.
+	// mu is held during an append to the layer's stream, so that the catalog folds events
+	// in stream order. It is locked before Layers.mu. Callers wait for a slow append.
 	mu struct {
 		sync.Mutex
+		// revision is the length of the layer's stream that is known to be on record.
 		revision events.Revision
-		pending  [][]events.Draft // batches of events in effect or of unknown outcome, not known to be on record
-		closed   bool
+		// pending has batches of events that are in effect or of unknown outcome, and not
+		// known to be on record, in stream order.
+		pending [][]events.Draft
+		// closed is set when the layer is out of effect.
+		closed bool
 	}
 }
 
 // ID returns the layer's ID.
 func (l *Layer) ID() domain.LayerID { return l.id }
 
-// Scope returns a new scope of the layer. A plugin gets a scope and nothing else, so it can
-// close its own registrations only.
+// Scope returns a new scope of the layer. A plugin receives a scope and no layer, so it
+// can close its own registrations only. A scope has no event of its own.
 func (l *Layer) Scope() *Scope {
 	return &Scope{layer: l, id: l.layers.ledger.Mint().Scope()}
 }
 
-// Close takes the layer and its registrations out of effect at once, and records that. Its
-// errors are those of [Scope.Close]. A second Close only retries events that could not be
-// recorded.
+// Close takes the layer and its registrations out of effect at once, and records that.
+// Its errors are those of [Scope.Close]. A second Close only retries the events that
+// could not be recorded.
 func (l *Layer) Close(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -222,7 +244,9 @@ func (l *Layer) Close(ctx context.Context) error {
 	return err
 }
 
-// appendLocked records pending events, then drafts, and applies drafts to the catalog.
+// appendLocked records pending events, then drafts, and applies drafts to the catalog. It
+// returns ErrUnrecorded if a pending event could not be recorded, and otherwise the error
+// of the append of drafts. The caller holds mu.
 func (l *Layer) appendLocked(ctx context.Context, drafts ...events.Draft) error {
 	if err := l.flushLocked(ctx); err != nil {
 		return err
@@ -236,8 +260,8 @@ func (l *Layer) appendLocked(ctx context.Context, drafts ...events.Draft) error 
 	return nil
 }
 
-// closeLocked applies closings to the catalog at once, all together, and queues their events
-// as pending.
+// closeLocked applies closings to the catalog at once, all together, and queues their
+// events as pending. The caller holds mu, and then calls flushLocked.
 func (l *Layer) closeLocked(closings ...events.Event) {
 	if len(closings) == 0 {
 		return
@@ -252,14 +276,16 @@ func (l *Layer) closeLocked(closings ...events.Event) {
 	l.mu.pending = append(l.mu.pending, drafts)
 }
 
-// envelope returns a draft in the form in which the catalog folds it.
+// envelope returns a draft in the form in which the catalog folds it. It has no revision
+// and no position, which the catalog does not read.
 func (l *Layer) envelope(d events.Draft) events.Envelope {
 	return events.Envelope{ID: d.ID, Stream: events.LayerStream(l.id), Time: d.Time, Causation: d.Causation, Event: d.Event}
 }
 
 // flushLocked appends pending events in the same batches as in earlier tries: the store
-// accepts a repeated append only if it has the same events at the same revision. It returns
-// ErrUnrecorded if an append fails.
+// accepts a repeated append only if it has the same events at the same revision. It
+// returns ErrUnrecorded if an append fails, and keeps that batch and the later ones. The
+// caller holds mu.
 func (l *Layer) flushLocked(ctx context.Context) error {
 	for len(l.mu.pending) > 0 {
 		drafts := l.mu.pending[0]
@@ -274,14 +300,16 @@ func (l *Layer) flushLocked(ctx context.Context) error {
 	return nil
 }
 
+// flush is flushLocked for a caller that does not hold mu.
 func (l *Layer) flush(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.flushLocked(ctx)
 }
 
-// register records a registration and puts it into effect. On error no tool is in effect: a
-// registration whose append has an unknown outcome gets a pending closing.
+// register records a registration and puts it into effect. closed is set by a closed
+// scope and gives ErrClosed. After an error no tool of it is in effect: a registration
+// whose append has an unknown outcome gets a pending closing.
 func (l *Layer) register(ctx context.Context, closed bool, e events.ToolsRegistered, tools Tools) (domain.RegistrationID, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -304,8 +332,8 @@ func (l *Layer) register(ctx context.Context, closed bool, e events.ToolsRegiste
 	return id, nil
 }
 
-// retractLocked queues a registration that may be on record, and its closing, as pending. The
-// catalog folds both, as a reader of the log will.
+// retractLocked queues a registration that may be on record, and its closing, as pending.
+// The catalog folds both, as a reader of the log will. The caller holds mu.
 func (l *Layer) retractLocked(d events.Draft) {
 	closing := l.layers.ledger.Draft(events.RegistrationClosed{
 		Registration: domain.RegistrationOf(d.ID), Reason: "registration failed",
@@ -314,13 +342,14 @@ func (l *Layer) retractLocked(d events.Draft) {
 	l.mu.pending = append(l.mu.pending, []events.Draft{d}, []events.Draft{closing})
 }
 
-// appendedNothing reports whether err says that the append certainly added no event.
+// appendedNothing reports whether err proves that the append added no event.
 func appendedNothing(err error) bool {
 	return errors.Is(err, events.ErrConflict) || errors.Is(err, events.ErrBadRecord) ||
 		errors.Is(err, events.ErrTooLarge) || errors.Is(err, events.ErrClosed)
 }
 
-// storeTools stores the tools of a registration. It copies the map, so later changes by the
+// storeTools stores the tools of a registration before its event is appended, so that no
+// reader finds a registration without tools. It copies the map, so later changes by the
 // caller have no effect.
 func (ls *Layers) storeTools(id domain.RegistrationID, registered []events.RegisteredTool, tools Tools) {
 	ls.mu.Lock()

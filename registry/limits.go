@@ -9,26 +9,30 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// Limits bound the size of a settlement. Text and structured output are bounded separately,
-// each by lines and bytes. The text limits also hold for the text of a call that did not
-// succeed, for its progress, and for the types and names of its media. The zero Limits are
-// [DefaultLimits].
+// Limits bound the size of a settlement. Text and structured output are bounded
+// separately, each by lines and bytes. The text limits also hold for the text of a call
+// that did not succeed, for its progress, and for the types and names of its media. The
+// zero Limits are [DefaultLimits].
 type Limits struct {
-	Lines int   // of text, and of structured output as indented JSON
-	Bytes int   // of the same, in UTF-8
-	Media int64 // of all media of a call, in bytes of base64
+	// Lines bounds the lines of text, and of structured output as indented JSON.
+	Lines int
+	// Bytes bounds the bytes of the same, in UTF-8.
+	Bytes int
+	// Media bounds the bytes of all media of a call, in base64.
+	Media int64
 }
 
 // DefaultLimits are 2,000 lines and 51,200 bytes, and 5 MiB of media.
 var DefaultLimits = Limits{Lines: 2000, Bytes: 50 << 10, Media: 5 << 20}
 
-// The smallest limits at which a preview still holds its reference in full.
+// The smallest limits at which a preview still has room for its complete reference.
 const (
 	minLines = 8
 	minBytes = 256
 )
 
-// checked returns the limits to use, DefaultLimits for the zero value, or ErrBadLimits.
+// checked returns the limits to use: l itself, or DefaultLimits for the zero value. It
+// returns ErrBadLimits for limits below the smallest.
 func (l Limits) checked() (Limits, error) {
 	if l == (Limits{}) {
 		return DefaultLimits, nil
@@ -40,12 +44,13 @@ func (l Limits) checked() (Limits, error) {
 	return l, nil
 }
 
-// fits reports whether a text is within the limits.
+// fits reports whether a text is within the limits of lines and bytes.
 func (l Limits) fits(text string) bool {
 	return len(text) <= l.Bytes && countLines(text) <= l.Lines
 }
 
-// exceeded names the limits that a text exceeds, with its size in each.
+// exceeded names the limits that a text exceeds, with its size in each. It returns an
+// empty text for a text that fits.
 func (l Limits) exceeded(text string) string {
 	var over []string
 	if len(text) > l.Bytes {
@@ -57,7 +62,8 @@ func (l Limits) exceeded(text string) string {
 	return strings.Join(over, ", and ")
 }
 
-// A mediaLimitError reports the limit that media exceed.
+// A mediaLimitError reports the limit that media exceed. Settle ends the call with it as
+// MediaTooLarge.
 type mediaLimitError struct {
 	format      string
 	size, limit int64
@@ -68,8 +74,9 @@ func (t mediaLimitError) Error() string {
 	return fmt.Sprintf("%s is over the limit of %d %s", fmt.Sprintf(t.format, t.size), t.limit, t.unit)
 }
 
-// checkMedia returns a mediaLimitError if the data of media exceed the media limit, or their
-// types and names the byte limit, or their number the line limit.
+// checkMedia returns a mediaLimitError if the data of media exceed the media limit, or
+// their types and names the byte limit, or their number the line limit. Otherwise it
+// returns nil.
 func (l Limits) checkMedia(media []domain.Media) error {
 	var size, labels int64
 	for _, m := range media {
@@ -87,8 +94,8 @@ func (l Limits) checkMedia(media []domain.Media) error {
 	return nil
 }
 
-// compact joins adjacent texts if content has more parts than the line limit. The text is
-// unchanged.
+// compact joins adjacent texts if content has more parts than the line limit. The text of
+// the content stays the same.
 func (l Limits) compact(content domain.Contents) domain.Contents {
 	if len(content) <= l.Lines {
 		return content
@@ -112,8 +119,9 @@ func (l Limits) compact(content domain.Contents) domain.Contents {
 	return joined
 }
 
-// Cut returns a text within the limits: the text itself if it fits, and otherwise its head and
-// tail around a marker with the number of bytes left out. The bytes left out are not stored.
+// Cut returns a text within the limits: the text itself if it fits, and otherwise its
+// head and tail around a marker with the number of bytes left out. The bytes left out are
+// not stored.
 func (l Limits) Cut(text string) string {
 	if l.fits(text) {
 		return text
@@ -126,8 +134,8 @@ func (l Limits) Cut(text string) string {
 }
 
 // preview returns the head and tail of a text around a marker, within maxLines lines and
-// maxBytes bytes. Four lines and bytes are reserved for the blank lines around the marker. If
-// no room is left for text, it returns the marker, cut.
+// maxBytes bytes. It reserves four lines and four bytes for the marker and the blank
+// lines around it. If no room is left for text, it returns the marker, cut to the limits.
 func preview(text, marker string, maxLines, maxBytes int) string {
 	if maxLines <= 4 || maxBytes <= len(marker)+4 {
 		return headLines(head(marker, maxBytes), maxLines)
@@ -136,7 +144,9 @@ func preview(text, marker string, maxLines, maxBytes int) string {
 	return around(marker, first, last)
 }
 
-// split returns a head and a tail of text that leave room for a marker of marker bytes.
+// split returns a head and a tail of text that leave room for a marker of marker bytes
+// within maxLines lines and maxBytes bytes. It cuts by lines first, and then by bytes if
+// the lines are too long.
 func split(text string, marker, maxLines, maxBytes int) (first, last string) {
 	first, last = sample(text, maxLines-4)
 	budget := maxBytes - marker - 4
@@ -146,7 +156,7 @@ func split(text string, marker, maxLines, maxBytes int) (first, last string) {
 	return first, last
 }
 
-// around joins head, marker and tail with blank lines.
+// around joins head, marker and tail with blank lines. An empty tail is left out.
 func around(marker, first, last string) string {
 	if last == "" {
 		return first + "\n\n" + marker
@@ -154,8 +164,8 @@ func around(marker, first, last string) string {
 	return first + "\n\n" + marker + "\n\n" + last
 }
 
-// sample returns the first and last lines of a text, n in total with the odd one first, or the
-// whole text and an empty tail.
+// sample returns the first and last lines of a text, n lines in total, the first part
+// with the odd one. For a text of at most n lines it returns the text and an empty tail.
 func sample(text string, n int) (first, last string) {
 	lines := strings.Split(text, "\n")
 	if len(lines) <= n {
@@ -165,6 +175,7 @@ func sample(text string, n int) (first, last string) {
 	return first, strings.Join(lines[len(lines)-n/2:], "\n")
 }
 
+// join joins a head and a tail by a line break, unless the tail is empty.
 func join(first, last string) string {
 	if last == "" {
 		return first
@@ -203,4 +214,5 @@ func tail(text string, n int) string {
 	return text[at:]
 }
 
+// countLines returns the number of lines of a text, at least 1.
 func countLines(text string) int { return 1 + strings.Count(text, "\n") }

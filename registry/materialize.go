@@ -12,13 +12,16 @@ import (
 
 // A TurnSpec identifies a turn and the rules that apply to its offer.
 type TurnSpec struct {
-	ID    domain.TurnID
-	Rules domain.Rules // that hide tools from the model
+	// ID is the ID of the turn, which the caller mints.
+	ID domain.TurnID
+	// Rules hide tools from the model. Nil: no tool is hidden.
+	Rules domain.Rules
 }
 
-// Materialize fixes the offer of a turn: the tools that are in effect now and that no rule
-// hides from the model. It first records all pending closings of the registry's layers. If the
-// ledger refuses one, Materialize returns ErrUnrecorded, because an offer must not depend on a
+// Materialize fixes the offer of a turn: the tools that are in effect now and that no
+// rule hides from the model. It appends no event for the turn; the caller records the
+// offer. It first records all pending closings of the registry's layers. If the ledger
+// refuses one, Materialize returns ErrUnrecorded, because an offer must not depend on a
 // closing that the log lacks.
 func (r *Registry) Materialize(ctx context.Context, turn TurnSpec) (*Materialization, error) {
 	if err := r.rlockFlushed(ctx); err != nil {
@@ -40,10 +43,11 @@ func (r *Registry) Materialize(ctx context.Context, turn TurnSpec) (*Materializa
 	return m, nil
 }
 
-// rlockFlushed records the pending events of the registry's layers and returns with the lock
-// of Layers held for reading, at a moment at which no layer has pending events. A scope of one
-// layer may close while another layer's events are recorded, so it checks again under the
-// lock. The caller unlocks layers.mu after a nil error.
+// rlockFlushed records the pending events of the registry's layers and returns with the
+// lock of Layers held for reading, at a moment at which no layer of the registry has
+// pending events. A scope of one layer may close while another layer's events are
+// recorded, so rlockFlushed checks again under the lock. The caller unlocks layers.mu
+// after a nil error. After an error no lock is held.
 func (r *Registry) rlockFlushed(ctx context.Context) error {
 	for {
 		for _, l := range r.overlay {
@@ -64,15 +68,16 @@ func definition(e catalog.Entry) domain.Definition {
 	return domain.Definition{Name: e.Name, Description: e.Tool.Description, Input: e.Tool.Input, Output: e.Tool.Output}
 }
 
-// Recall returns the materialization of a turn that is already on record, to settle the calls
-// of its reply. It has no definitions: the model has received them.
+// Recall returns the materialization of a turn that is already on record, to settle the
+// calls of its reply. It has no definitions, since the model has received them, and
+// copies the offer.
 func (r *Registry) Recall(offer domain.Offer) *Materialization {
 	return &Materialization{registry: r, offer: domain.Offer{Turn: offer.Turn, Tools: slices.Clone(offer.Tools)}}
 }
 
-// A Materialization is the offer of one turn. It stores the identity of each registration and
-// not its tool, so Settle compares the offer with the registrations in effect when the call
-// arrives.
+// A Materialization is the offer of one turn. It stores the identity of each registration
+// and not its tool, so Settle compares the offer with the registrations in effect when
+// the call arrives. It is immutable and safe for concurrent use.
 type Materialization struct {
 	registry    *Registry
 	offer       domain.Offer
@@ -90,6 +95,6 @@ func (m *Materialization) Offer() domain.Offer {
 	return domain.Offer{Turn: m.offer.Turn, Tools: slices.Clone(m.offer.Tools)}
 }
 
-// Hidden returns the tools that are in effect and that a rule hides from the model, each with
-// its rule.
+// Hidden returns the tools that are in effect and that a rule hides from the model, each
+// with its rule. The caller owns the slice. It is empty after Recall.
 func (m *Materialization) Hidden() []events.HiddenTool { return slices.Clone(m.hidden) }

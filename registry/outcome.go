@@ -10,8 +10,10 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// outcomeOfError maps the error of a tool to the end of its call. It accepts an interruption
-// only if ctx has ended: an error that claims one while ctx is live is a defect.
+// outcomeOfError maps the error of a tool to the end of its call: a defect, a denial, a
+// refusal by a person, an interruption, a failure, an invalid output, and otherwise a
+// defect. It accepts an interruption only if ctx has ended: an error that claims one
+// while ctx is live is a defect. The order matters for an error that matches several.
 func outcomeOfError(ctx context.Context, err error) domain.Settlement {
 	if _, ok := errors.AsType[*domain.Defect](err); ok { // whatever the panic was given
 		return defective(err)
@@ -35,8 +37,8 @@ func outcomeOfError(ctx context.Context, err error) domain.Settlement {
 	return defective(err)
 }
 
-// defective returns the end of a call that broke with err. Detail holds the stack of a panic,
-// for the operator.
+// defective returns the end of a call that broke with err. The model reads the text of
+// the error; Detail also has the stack of a panic, for the operator.
 func defective(err error) domain.Settlement {
 	s := domain.Settlement{Outcome: domain.Defective, Text: failureText(err), Detail: err.Error()}
 	if defect, ok := errors.AsType[*domain.Defect](err); ok && len(defect.Stack) > 0 {
@@ -45,7 +47,7 @@ func defective(err error) domain.Settlement {
 	return s
 }
 
-// failureText returns the text that the model reads for err.
+// failureText returns the text that the model reads for err. It is never empty.
 func failureText(err error) string {
 	if text := err.Error(); strings.TrimSpace(text) != "" {
 		return "Tool execution failed: " + text
@@ -53,7 +55,8 @@ func failureText(err error) string {
 	return "Tool execution failed without a message"
 }
 
-// cutEnd cuts the texts of an end to the limits and removes a rule that exceeds them.
+// cutEnd cuts the texts of an end to the limits, its detail to DefaultLimits, and removes
+// a rule that exceeds them.
 func (l Limits) cutEnd(end domain.Settlement) domain.Settlement {
 	end.Text, end.Detail = l.Cut(valid(end.Text)), DefaultLimits.Cut(valid(end.Detail))
 	if r := end.Rule; len(r.Action)+len(r.Resource)+len(r.Source) > l.Bytes {
@@ -69,12 +72,12 @@ func (r *Registry) Ended(turn domain.TurnID, message domain.MessageID, call doma
 	return events.Settled(turn, message, domain.Call{ID: call.ID, Name: ShortName(call.Name)}, r.config.Limits.cutEnd(end))
 }
 
-// maxName is the number of bytes of a name that events and errors repeat. The grammar of names
+// maxName bounds the bytes of a name that events and errors repeat. The grammar of names
 // allows 64 bytes; a model may invent longer ones.
 const maxName = 256
 
-// ShortName returns a name of at most 256 bytes unchanged, and otherwise its first 256 bytes
-// and its length. The reply that asks for the call holds the full name.
+// ShortName returns a name of at most 256 bytes unchanged, and otherwise its first 256
+// bytes and its length. The recorded reply that asks for the call has the full name.
 func ShortName(name string) string {
 	if len(name) <= maxName {
 		return name

@@ -10,8 +10,8 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// A lastProgress stores the last progress that a running call reported. It is safe for
-// concurrent use.
+// A lastProgress stores the last progress that a running call reported; earlier progress
+// is dropped. It is safe for concurrent use.
 type lastProgress struct {
 	mu struct {
 		sync.Mutex
@@ -19,7 +19,8 @@ type lastProgress struct {
 	}
 }
 
-// set replaces the stored progress by a deep copy of p: the tool may reuse its buffers.
+// set replaces the stored progress by a deep copy of p, since the tool may reuse its
+// buffers.
 func (l *lastProgress) set(p domain.Progress) {
 	p.Structured, p.Content = bytes.Clone(p.Structured), slices.Clone(p.Content)
 	for i, c := range p.Content {
@@ -34,7 +35,7 @@ func (l *lastProgress) set(p domain.Progress) {
 }
 
 // get returns the stored progress within the limits, or nil if the call reported none. It
-// replaces progress that cannot be encoded by a text that says so.
+// replaces progress that cannot be encoded by a text with the reason.
 func (l *lastProgress) get(limits Limits) *domain.Progress {
 	l.mu.Lock()
 	latest := l.mu.latest
@@ -48,8 +49,8 @@ func (l *lastProgress) get(limits Limits) *domain.Progress {
 	return limits.cutProgress(*latest)
 }
 
-// cutProgress cuts progress to the limits. Progress is informational, so oversized parts are
-// cut or dropped and not retained.
+// cutProgress cuts progress to the limits. Progress is informational, so parts over the
+// limits are cut or dropped and not retained; a text names each dropped part.
 func (l Limits) cutProgress(p domain.Progress) *domain.Progress {
 	var left []string
 	if p.Structured != nil && !l.fits(indented(p.Structured)) {

@@ -9,10 +9,11 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// record records the end of the call and returns it. It replaces an end that the store cannot
-// hold: one without a wire form by a defect, and one that is too large first by the same end
-// without its input and then by a RetentionFailed. After the append it confirms the retained
-// outputs.
+// record records the end of the call and returns it. It replaces an end that the store
+// cannot hold: one without a wire form by a defect, and one that is too large first by
+// the same end without its input, if the start has it, and then by a RetentionFailed.
+// After the append it confirms the retained outputs. It returns the error of the journal
+// if no end is certain to be on record. It has the grace period of ctx for all of that.
 func (s *callExec) record(ctx context.Context, id domain.EventID, end domain.Settlement) (domain.Settlement, error) {
 	end = s.boundTexts(ctx, id, s.completeEnd(id, end))
 	ctx, cancel := s.grace(ctx)
@@ -44,9 +45,10 @@ func (s *callExec) record(ctx context.Context, id domain.EventID, end domain.Set
 	return end, nil
 }
 
-// boundTexts cuts the texts of an end to the limits. It retains the full text of an error that
-// the tool returned, like an output, and cuts it if that fails. Other texts repeat the call or
-// a person's answer, which are on record elsewhere, and are cut without being retained.
+// boundTexts cuts the texts of an end to the limits. It retains the full text of an error
+// that the tool returned, like an output, and cuts it if that fails. Other texts repeat
+// the call or a person's answer, which are on record elsewhere, and are cut without being
+// retained.
 func (s *callExec) boundTexts(ctx context.Context, id domain.EventID, end domain.Settlement) domain.Settlement {
 	limits := s.m.registry.config.Limits
 	fromTool := end.Outcome == domain.Failed || end.Outcome == domain.Defective || end.Outcome == domain.InvalidOutput
@@ -63,8 +65,9 @@ func (s *callExec) boundTexts(ctx context.Context, id domain.EventID, end domain
 	return limits.cutEnd(end)
 }
 
-// completeEnd adds the call's ID, input, offer and resolution to an end, and makes its texts
-// valid UTF-8, as they are read back from the log.
+// completeEnd adds the call's ID, input, offer and resolution to an end, and makes its
+// texts valid UTF-8, so that the end in memory equals the one that is read back from the
+// log.
 func (s *callExec) completeEnd(id domain.EventID, end domain.Settlement) domain.Settlement {
 	end.ID = id
 	end.Began = end.Began || !s.start.IsZero()
@@ -82,8 +85,9 @@ func (s *callExec) draft(end domain.Settlement) events.Draft {
 	}
 }
 
-// replacementEnd returns an end that can be recorded in place of end and that says why. It has
-// the outcome given if end was a success, and no input, output or progress.
+// replacementEnd returns an end that can be recorded in place of end, with the reason. It
+// has the given outcome if end was a success, and the outcome of end otherwise; it has no
+// input, output or progress.
 func replacementEnd(end domain.Settlement, outcome domain.Outcome, err error) domain.Settlement {
 	if end.Outcome == domain.Succeeded {
 		end.Outcome = outcome

@@ -11,8 +11,8 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// A Policy decides when Settle rejects a call as stale, because the registration that the turn
-// offered is no longer in effect.
+// A Policy decides when Settle rejects a call as stale, because the registration that the
+// turn offered is no longer in effect.
 type Policy uint8
 
 // The policies. The zero Policy is Strict.
@@ -22,15 +22,16 @@ const (
 	// ByFingerprint rejects a call unless the definition in effect has the
 	// fingerprint of the offered one, and runs the tool in effect.
 	ByFingerprint
-	// Admitted runs the offered tool whether or not it is still in effect. The
-	// registry holds every tool that it ever offered until it is itself dropped.
+	// Admitted runs the offered tool whether or not it is still in effect. The registry
+	// keeps every tool that it ever offered in memory.
 	Admitted
 )
 
-// A Before hook may rewrite the input of a call before the tool's codec decodes it. It returns
-// the input to use. If it returns an error, panics or ends its goroutine, Settle ends the call
-// as a defect and the tool does not run. If it does not return within the grace period of an
-// interruption, Settle leaves it behind, like a tool.
+// A Before hook may rewrite the input of a call before the tool's codec decodes it. It
+// returns the input to use. If it returns an error, panics or ends its goroutine, Settle
+// ends the call as a defect and the tool does not run. If it does not return within the
+// grace period of an interruption, Settle leaves it behind, like a tool. Several
+// goroutines may call it for different calls.
 type Before func(ctx context.Context, inv domain.Invocation, call domain.Call) (json.RawMessage, error)
 
 // An After hook may rewrite the content of an output before Settle bounds it. It returns the
@@ -42,34 +43,48 @@ type After func(ctx context.Context, inv domain.Invocation, call domain.Call, ou
 // DefaultGrace is the grace period of an interrupted call where Config.Grace is zero.
 const DefaultGrace = 5 * time.Second
 
-// A Config configures a [Registry]. Each field says what its zero value means.
+// A Config configures a [Registry]. Each field says what its zero value means. The hooks
+// and Outputs must not change afterwards.
 type Config struct {
-	Outputs Outputs       // stores outputs over the limits; nil: a call with such an output ends as RetentionFailed
-	Limits  Limits        // zero: DefaultLimits
-	Policy  Policy        // zero: Strict
-	Grace   time.Duration // time from an interruption for each of: decoding and the hooks before, the tool, the hooks after, storing the output, recording the end; zero: DefaultGrace
-	Before  []Before      // run in order
-	After   []After       // run in order
+	// Outputs stores outputs over the limits. Nil: a call with such an output ends as
+	// RetentionFailed.
+	Outputs Outputs
+	// Limits bound the size of a settlement. Zero: DefaultLimits.
+	Limits Limits
+	// Policy decides which calls are stale. Zero: Strict.
+	Policy Policy
+	// Grace is the time after an interruption for each of these steps: decoding and the
+	// hooks before, the tool, the hooks after, storing the output, recording the end.
+	// Zero: DefaultGrace.
+	Grace time.Duration
+	// Before are the hooks before a tool, in the order in which they run.
+	Before []Before
+	// After are the hooks after a tool, in the order in which they run.
+	After []After
 }
 
-// A Registry finds tools in an overlay of layers and settles calls to them. It is safe for
-// concurrent use.
+// A Registry finds tools in an overlay of layers and settles calls to them. It is safe
+// for concurrent use. It owns no goroutine and needs no Close; Layers.Close closes its
+// layers.
 type Registry struct {
-	layers  *Layers
+	layers *Layers
+	// overlay has the layers from the lowest to the highest, and ids their IDs.
 	overlay []*Layer
 	ids     []domain.LayerID
 	config  Config
 
-	admitted struct { // for the policy Admitted
+	// admitted has the offered tools, for the policy Admitted only. Its lock is held
+	// together with no other but Layers.mu.
+	admitted struct {
 		sync.Mutex
 		tools map[domain.Offered]domain.Tool
 	}
 }
 
 // Registry returns a registry over layers of this process, ordered from the lowest to the
-// highest: each layer hides the names of the layers before it. It returns ErrMisplaced if the
-// placement of a layer is below that of its predecessor, and ErrBadLimits if config.Limits are
-// too small to hold a reference to a retained output.
+// highest: each layer hides the names of the layers before it. It returns ErrMisplaced if
+// the placement of a layer is below that of its predecessor, and ErrBadLimits if
+// config.Limits are too small to hold a reference to a retained output.
 func (ls *Layers) Registry(config Config, over ...*Layer) (*Registry, error) {
 	limits, err := config.Limits.checked()
 	if err != nil {
@@ -102,7 +117,8 @@ func (r *Registry) admit(o domain.Offered, t domain.Tool) {
 	r.admitted.tools[o] = t
 }
 
-// admittedTool returns the tool that admit stored for o, or the zero Tool.
+// admittedTool returns the tool that admit stored for o, or the zero Tool if it stored
+// none.
 func (r *Registry) admittedTool(o domain.Offered) domain.Tool {
 	r.admitted.Lock()
 	defer r.admitted.Unlock()

@@ -13,9 +13,11 @@ import (
 	"github.com/settlement-ledger/ledger/projections/staleness"
 )
 
-// prepare resolves the name, runs the hooks before and decodes the input. Nothing outside the
-// process has changed when it returns. If the call must end without running its tool, prepare
-// returns that end; otherwise it returns the tool with its decoded input.
+// prepare resolves the name, runs the hooks before the tool and decodes the input. No
+// state outside the process has changed when it returns. If the call must end without
+// running its tool, prepare returns that end: an unknown tool, a stale call, an invalid
+// input, a defect or an interruption. Otherwise it returns the tool with its decoded
+// input.
 func (s *callExec) prepare(ctx context.Context) (bound domain.Bound, end *domain.Settlement) {
 	offered, ok := s.m.offer.Find(s.call.Name)
 	if !ok {
@@ -45,18 +47,24 @@ func (s *callExec) prepare(ctx context.Context) (bound domain.Bound, end *domain
 	return r.value, r.end
 }
 
-// A resolution is the result of looking up an offered registration: the registration that was
-// offered, the one in effect, and the tool to run.
+// A resolution is the result of looking up an offered registration.
 type resolution struct {
-	offered   domain.Offered
+	// offered is the registration that the turn offered.
+	offered domain.Offered
+	// effective is the registration of the name that is in effect, or zero.
 	effective domain.Offered
+	// changedBy is the event since which the two differ. Zero: they do not differ, or the
+	// event is unknown.
 	changedBy domain.EventID
-	tool      domain.Tool    // zero if the call is stale
-	runs      domain.Offered // the registration of tool; zero if the call is stale
+	// tool is the tool to run. Zero: the call is stale.
+	tool domain.Tool
+	// runs is the registration of tool. Zero: the call is stale.
+	runs domain.Offered
 }
 
-// resolve compares the offered registration with the one in effect and captures the tool to
-// run. Later registrations and closings do not change a call that has been resolved.
+// resolve compares the offered registration with the one in effect and captures the tool
+// to run, according to the Policy. Later registrations and closings do not change a call
+// that has been resolved.
 func (m *Materialization) resolve(offered domain.Offered) resolution {
 	r := m.registry
 	r.layers.mu.RLock()
@@ -82,10 +90,10 @@ func (m *Materialization) resolve(offered domain.Offered) resolution {
 	return f
 }
 
-// displacedBy returns the event that took an offered registration out of effect, for a layer
-// that this process does not have, such as the layer of a dead process. It reads the layer's
-// stream. If the read fails it returns the zero ID: a missing cause must not keep the call
-// from its end.
+// displacedBy returns the event that took an offered registration out of effect, for a
+// layer that this process does not have, such as the layer of a dead process. It reads
+// the layer's stream within the grace period. If the read fails it returns the zero ID: a
+// missing cause must not keep the call from its end.
 func (s *callExec) displacedBy(ctx context.Context, offered domain.Offered) domain.EventID {
 	ctx, cancel := s.grace(ctx)
 	defer cancel()
@@ -98,9 +106,10 @@ func (s *callExec) displacedBy(ctx context.Context, offered domain.Offered) doma
 	return event
 }
 
-// runBeforeHooks runs the hooks before the tool and returns the input to decode. Each hook
-// runs on its own goroutine and gets its own copy of the input. It returns an end instead if a
-// hook fails or the resulting input is not JSON.
+// runBeforeHooks runs the hooks before the tool in order, and returns the input to
+// decode. Each hook runs on its own goroutine and gets its own copy of the input. If the
+// hooks changed the input, it stores the new one for the record. It returns an end
+// instead if a hook fails or the resulting input is not JSON.
 func (s *callExec) runBeforeHooks(ctx, until context.Context) (json.RawMessage, *domain.Settlement) {
 	input := s.call.Input
 	st := foreignStep{"the hook before " + s.call.Name, domain.InterruptedBefore, func(err error) domain.Settlement {
@@ -135,7 +144,8 @@ func (s *callExec) runBeforeHooks(ctx, until context.Context) (json.RawMessage, 
 	return input, nil
 }
 
-// hookError wraps the error of a hook with its position and the name of the tool.
+// hookError wraps the error of a hook with its place, before or after, and the name of
+// the tool.
 func hookError(when, name string, err error) error {
 	return fmt.Errorf("run hook %s %s: %w", when, name, err)
 }

@@ -17,17 +17,21 @@ type Tools map[string]domain.Tool
 
 // A Refusal reports an entry of a list that was not registered.
 type Refusal struct {
-	Name string // as passed; the event holds the beginning of a long name
-	Err  error
+	// Name is the name as passed. The event has the beginning of a long name.
+	Name string
+	// Err is the reason. It matches domain.ErrBadName, domain.ErrBadTool or
+	// domain.ErrBadSchema.
+	Err error
 }
 
 // A Scope owns registrations: closing it removes these and no others. It is safe for
-// concurrent use.
+// concurrent use. Its lock is locked before its layer's.
 type Scope struct {
 	layer *Layer
 	id    domain.ScopeID
 	mu    struct {
 		sync.Mutex
+		// registrations has the registrations of the scope that were in effect, in order.
 		registrations []domain.RegistrationID
 		closed        bool
 	}
@@ -36,11 +40,11 @@ type Scope struct {
 // ID returns the scope's ID.
 func (s *Scope) ID() domain.ScopeID { return s.id }
 
-// Register puts all tools into effect or none, and returns once the registration is durable.
-// It copies the map. An empty map is a no-op. It returns domain.ErrBadName or
-// domain.ErrBadTool for an entry that cannot be registered, before it records anything;
-// ErrClosed if the scope or its layer is closed; or an error of the ledger, after which no
-// tool of the list is in effect.
+// Register puts all tools into effect or none of them, and returns once the registration
+// is durable. It copies the map. An empty map has no effect. It returns domain.ErrBadName
+// or domain.ErrBadTool for an entry that cannot be registered, before it records
+// anything; ErrClosed if the scope or its layer is closed; or an error of the ledger,
+// after which no tool of the list is in effect.
 func (s *Scope) Register(ctx context.Context, tools Tools) error {
 	good, refused := splitValid(tools)
 	if len(refused) > 0 {
@@ -53,9 +57,9 @@ func (s *Scope) Register(ctx context.Context, tools Tools) error {
 	return s.register(ctx, tools, good, nil)
 }
 
-// RegisterValid registers the valid entries of a list and records the invalid ones with their
-// reason in the same event: one bad name does not cost the other tools. It returns the refused
-// entries. Its errors are those of Register, except for bad entries.
+// RegisterValid registers the valid entries of a list and records the invalid ones with
+// their reason in the same event, so that one bad name does not cost the other tools. It
+// returns the refused entries. Its errors are those of Register, except for bad entries.
 func (s *Scope) RegisterValid(ctx context.Context, tools Tools) ([]Refusal, error) {
 	good, refused := splitValid(tools)
 	return refused, s.register(ctx, tools, good, refused)
@@ -64,7 +68,8 @@ func (s *Scope) RegisterValid(ctx context.Context, tools Tools) ([]Refusal, erro
 // refusalLimits bound the recorded reason of a refused entry.
 var refusalLimits = Limits{Lines: 16, Bytes: 1 << 10}
 
-// register appends one event for the valid and the refused entries of a list.
+// register appends one event for the valid and the refused entries of a list. It appends
+// no event for an empty list.
 func (s *Scope) register(ctx context.Context, tools Tools, good []events.RegisteredTool, refused []Refusal) error {
 	if len(good)+len(refused) == 0 {
 		return nil
@@ -83,9 +88,10 @@ func (s *Scope) register(ctx context.Context, tools Tools, good []events.Registe
 	return nil
 }
 
-// Close takes the scope's registrations out of effect at once, which reveals the registrations
-// that they hid, and returns once that is durable. If it cannot be recorded, Close returns
-// ErrUnrecorded, and Materialize fails until it is; a second Close retries.
+// Close takes the scope's registrations out of effect at once, which reveals the
+// registrations that they hid, and returns once that is durable. If it cannot be
+// recorded, Close returns ErrUnrecorded, and Materialize fails until it is; a second
+// Close retries. A call that has begun is not changed.
 func (s *Scope) Close(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,8 +108,8 @@ func (s *Scope) Close(ctx context.Context) error {
 	return nil
 }
 
-// closingsLocked returns the closing events of the scope's registrations, or nil if its layer
-// is already closed.
+// closingsLocked returns the closing events of the scope's registrations, or nil if its
+// layer is already closed. The caller holds the locks of the scope and its layer.
 func (s *Scope) closingsLocked() (closings []events.Event) {
 	if s.layer.mu.closed {
 		return nil
@@ -114,8 +120,8 @@ func (s *Scope) closingsLocked() (closings []events.Event) {
 	return closings
 }
 
-// splitValid separates tools, in the order of their names, into those that can be registered
-// and those that cannot.
+// splitValid separates tools, in the order of their names, into valid ones in their
+// recorded form and refused ones.
 func splitValid(tools Tools) (good []events.RegisteredTool, refused []Refusal) {
 	for _, text := range slices.Sorted(maps.Keys(tools)) {
 		t, err := describe(text, tools[text])
@@ -128,8 +134,8 @@ func splitValid(tools Tools) (good []events.RegisteredTool, refused []Refusal) {
 	return good, refused
 }
 
-// describe returns the recorded form of a tool. It returns the error for which the tool cannot
-// be registered.
+// describe returns the recorded form of a tool, or the error for which the tool cannot be
+// registered.
 func describe(text string, t domain.Tool) (events.RegisteredTool, error) {
 	name, err := domain.ParseName(text)
 	if err != nil {

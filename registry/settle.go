@@ -8,11 +8,12 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// Settle runs a call to its end and returns the settlement once the journal has recorded it. A
-// concurrent Settle of the same call joins the first and gets its result. If the journal
-// already holds a settlement, Settle returns it and runs nothing. It returns ErrCallConflict
-// if the recorded or running call has another tool or input, and ErrBegan if the journal holds
-// a start without an end that this process is not settling: recovery ends such a call.
+// Settle runs a call to its end and returns the settlement once the journal has recorded
+// it. A concurrent Settle of the same call joins the first and gets its result. If the
+// journal already has a settlement, Settle returns it and runs no tool. It returns
+// ErrCallConflict if the recorded or running call has another tool or input, and ErrBegan
+// if the journal has a start without an end that this process is not settling: recovery
+// ends such a call.
 //
 // The order is: resolve the name, compare the registration with the offer, run the hooks
 // before, decode the input, record the start, run the tool, encode and present its output, run
@@ -41,21 +42,30 @@ func (m *Materialization) Settle(ctx context.Context, j Journal, inv domain.Invo
 	})
 }
 
-// A callExec executes one call: it holds the call's state from resolving the name to recording
-// the end. One goroutine owns it; the goroutine of a tool that was left behind reads it after
-// done is closed.
+// A callExec executes one call: it holds the call's state from resolving the name to
+// recording the end. One goroutine owns it; the goroutine of a tool that was left behind
+// reads it after done is closed.
 type callExec struct {
-	m        *Materialization
-	journal  Journal
-	inv      domain.Invocation
-	call     domain.Call
+	m       *Materialization
+	journal Journal
+	inv     domain.Invocation
+	call    domain.Call
+	// resolved is the offered registration compared with the one in effect. It is zero
+	// for an unknown tool.
 	resolved resolution
-	input    json.RawMessage // made by hooks; nil if they did not change the call's input
-	start    domain.EventID  // ID of the start; zero until it is on record
-	last     lastProgress
-	tool     resultHandoff
-	done     <-chan struct{} // closed when Settle has its result
-	end      domain.EventID  // ID of the recorded end, or zero; read after done
+	// input is the input that the hooks made. Nil: they did not change the call's input.
+	input json.RawMessage
+	// start is the ID of the start. Zero: the start is not on record.
+	start domain.EventID
+	// last is the last progress that the tool reported.
+	last lastProgress
+	// tool hands the result of the tool over.
+	tool resultHandoff
+	// done is closed when Settle has its result.
+	done <-chan struct{}
+	// end is the ID of the recorded end. Zero: no end is on record. It is read after
+	// done.
+	end domain.EventID
 }
 
 // settle runs the steps of a call in order: prepare (resolve.go), begin and runTool
@@ -76,5 +86,6 @@ func (s *callExec) settle(ctx context.Context) (domain.Settlement, error) {
 	return s.record(ctx, id, s.conclude(ctx, id, r))
 }
 
-// id returns a new event ID for the end of the call.
+// id returns a new event ID for the end of the call. Outputs are retained under it before
+// the end is recorded.
 func (s *callExec) id() domain.EventID { return s.m.registry.layers.ledger.Mint().Event() }

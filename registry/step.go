@@ -8,26 +8,32 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// A foreignStep describes foreign code that a call runs: a hook, a codec, the tool or a write
-// to the output store.
+// A foreignStep describes foreign code that a call runs: a hook, a codec, the tool or a
+// write to the output store. Foreign code may panic, hang or end its goroutine, and none
+// of that may reach other calls.
 type foreignStep struct {
-	name        string                                      // names the step in the defect if it ends its goroutine
-	interrupted func(domain.Interruption) domain.Settlement // returns the end of a call that leaves the step behind
-	failed      func(error) domain.Settlement               // returns the end of a call whose step returned an error
+	// name names the step in the defect of a step that ended its goroutine.
+	name string
+	// interrupted returns the end of a call that leaves the step behind. It is nil for
+	// the tool.
+	interrupted func(domain.Interruption) domain.Settlement
+	// failed returns the end of a call whose step returned an error.
+	failed func(error) domain.Settlement
 }
 
 // A stepResult is the result of a foreignStep: a value, or the end of the call.
 type stepResult[T any] struct {
 	value T
-	end   *domain.Settlement // nil if there is a value
+	// end is nil if there is a value.
+	end *domain.Settlement
 }
 
 // stepEnded returns a stepResult that ends the call.
 func stepEnded[T any](end domain.Settlement) stepResult[T] { return stepResult[T]{end: &end} }
 
-// attempt calls do on the calling goroutine and then calls pass with the result, even if do
-// panics or ends its goroutine. It converts an error into an end before it calls pass, because
-// the methods of a foreign error are foreign code too.
+// attempt calls do on the calling goroutine and then calls pass with the result, even if
+// do panics or ends its goroutine. It converts an error into an end before it calls pass,
+// because the methods of a foreign error are foreign code too.
 func attempt[T any](st foreignStep, do func() (T, error), pass func(stepResult[T])) {
 	r := stepEnded[T](defective(&domain.Defect{Value: st.name + " ended its goroutine"}))
 	defer func() { pass(r) }()
@@ -44,8 +50,9 @@ func attempt[T any](st foreignStep, do func() (T, error), pass func(stepResult[T
 	r = stepResult[T]{value: value}
 }
 
-// await runs a step on its own goroutine and returns its result. If until ends first, await
-// leaves the step behind: it drops the result, and [Layers.Wait] waits for the goroutine.
+// await runs a step on its own goroutine and returns its result. If until ends first,
+// await leaves the step behind: it drops the result, returns the step's interruption, and
+// [Layers.Wait] waits for the goroutine.
 func await[T any](ctx, until context.Context, s *callExec, st foreignStep, do func() (T, error)) stepResult[T] {
 	passed := make(chan stepResult[T], 1)
 	s.m.registry.layers.calls.spawn(func() {
@@ -64,8 +71,9 @@ func await[T any](ctx, until context.Context, s *callExec, st foreignStep, do fu
 	}
 }
 
-// grace returns a context that outlives ctx by the grace period: it ends that long after ctx
-// ends, or when the caller cancels it. The caller must call cancel.
+// grace returns a context that outlives ctx by the grace period: it ends that long after
+// ctx ends, or when the caller cancels it. The caller must call cancel, which also stops
+// the timer.
 func (s *callExec) grace(ctx context.Context) (context.Context, context.CancelFunc) {
 	graceCtx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -80,12 +88,13 @@ func (s *callExec) grace(ctx context.Context) (context.Context, context.CancelFu
 	return graceCtx, func() { stop(); cancel(context.Canceled) }
 }
 
-// A lazyGrace is the grace context of one step, created at the first write. A step without
-// writes starts no timer.
+// A lazyGrace is the grace context of one step, created at the first write. A step
+// without writes starts no timer. One goroutine uses it.
 type lazyGrace struct {
-	exec     *callExec
-	ctx      context.Context
-	graceCtx context.Context // nil until start
+	exec *callExec
+	ctx  context.Context
+	// graceCtx is nil until start.
+	graceCtx context.Context
 	cancel   context.CancelFunc
 }
 
