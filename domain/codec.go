@@ -48,16 +48,21 @@ func Constrained[T any](patch string) Codec[T] {
 
 // A jsonCodec is the codec of JSON and Constrained.
 type jsonCodec[T any] struct {
+	// schema is the derived schema with the patch. Nil: it could not be
+	// derived, and broken is the reason.
 	schema json.RawMessage
 	broken error
 }
 
+// Schema returns the schema that was derived when the codec was made.
 func (c jsonCodec[T]) Schema() json.RawMessage { return c.schema }
 
 // schemaError returns the error with which the schema could not be derived, or
 // nil. Make returns it.
 func (c jsonCodec[T]) schemaError() error { return c.broken }
 
+// Decode returns an error for an unknown field, a value that does not fit T,
+// and a second document after the first.
 func (c jsonCodec[T]) Decode(data json.RawMessage) (value T, err error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -70,8 +75,8 @@ func (c jsonCodec[T]) Decode(data json.RawMessage) (value T, err error) {
 	return value, nil
 }
 
-// Encode writes <, > and & without escapes: models read the text, not
-// browsers.
+// Encode returns the document without escapes for <, > and &, since models read
+// the text and not browsers.
 func (c jsonCodec[T]) Encode(value T) (json.RawMessage, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -129,9 +134,12 @@ func merge(target, patch any) any {
 	return object
 }
 
-// A Violation is one location at which a document does not fit a schema.
+// A Violation is one location at which a document does not fit a schema, with
+// the reason.
 type Violation struct {
-	Path   string // a JSON Pointer; empty for the whole document
+	// Path is a JSON Pointer. Empty: the whole document.
+	Path string
+	// Detail is the reason, in words for the model.
 	Detail string
 }
 
@@ -146,8 +154,10 @@ func (f Violation) String() string {
 // A ValidationError lists the violations of a schema in a document. It matches
 // ErrInvalidInput or ErrInvalidOutput.
 type ValidationError struct {
-	Violations []Violation // at least one, by path
-	kind       error
+	// Violations has at least one element, and is sorted by path.
+	Violations []Violation
+	// kind is ErrInvalidInput or ErrInvalidOutput.
+	kind error
 }
 
 // Error lists the violations, separated by semicolons.
@@ -174,8 +184,10 @@ func invalid(kind error, detail error) error {
 
 // A schema is a compiled JSON Schema. It is immutable.
 type schema struct {
-	source   json.RawMessage
-	document any // the decoded source
+	// source is the schema as the codec returned it.
+	source json.RawMessage
+	// document is the decoded source.
+	document any
 	compiled *validate.Schema
 }
 

@@ -11,14 +11,16 @@ import (
 // A Content is one part of a tool result: [Text] or [Media].
 type Content interface{ content() }
 
-// Text is a part that the model reads as text.
+// Text is a part that the model reads as text. Adjacent texts are read without
+// a separator.
 type Text string
 
 // Media is an image or another file. The model receives it as a file and never
 // as text.
 type Media struct {
 	MIME string
-	Name string // may be empty
+	// Name is the file name. It may be empty.
+	Name string
 	Data []byte
 }
 

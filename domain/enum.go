@@ -6,7 +6,8 @@ import (
 )
 
 // An enumNames holds the names of a closed set of constants, indexed by value.
-// The name of the zero value is empty.
+// The name of the zero value is empty. Events and the CLI write these names, so
+// they do not change.
 type enumNames[T ~uint8] []string
 
 // name returns the name of v, or "?" and the number of a value outside the

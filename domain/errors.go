@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// The errors of this package. Callers match them with errors.Is.
+// The errors of this package. Match them with errors.Is. The package doc names
+// the functions that return them.
 var (
 	ErrBadID         = errors.New("not an ID")
 	ErrBadName       = errors.New("not a tool name")
@@ -39,8 +40,8 @@ func (f *Failure) Error() string {
 // unchanged.
 func Fail(format string, args ...any) error { return &Failure{fmt.Sprintf(format, args...)} }
 
-// A Defect is a bug in a tool that showed as a panic. It carries the panic
-// value and the stack for the operator.
+// A Defect is a bug in a tool that showed as a panic. It has the panic value
+// and the stack for the operator; the model reads only that the call failed.
 type Defect struct {
 	Value any
 	Stack []byte
@@ -64,12 +65,15 @@ func recoverDefect(err *error) {
 }
 
 // A Denied reports that a rule refused a permission, or that no person was
-// available to decide. It matches ErrDenied. A tool returns it unchanged.
+// available to decide. It matches ErrDenied. A tool returns it unchanged, and
+// the call ends as DeniedByRule.
 type Denied struct {
 	Action   string
 	Resource string
-	Rule     Rule   // zero if no rule decided
-	Reason   string // set if no rule decided
+	// Rule is the rule that decided. Zero: no rule decided.
+	Rule Rule
+	// Reason is set if no rule decided.
+	Reason string
 }
 
 // Error returns the text that the model reads.
@@ -85,13 +89,16 @@ func (d *Denied) Error() string {
 func (d *Denied) Is(target error) bool { return target == ErrDenied }
 
 // A Declined reports that a person refused a permission. It matches
-// ErrDeclined. A tool returns it unchanged.
+// ErrDeclined. A tool returns it unchanged, and the call ends as
+// DeclinedByUser.
 type Declined struct {
-	Feedback string // text for the model; may be empty
+	// Feedback is the person's text for the model. It may be empty; the run
+	// then stops.
+	Feedback string
 }
 
-// Error returns the feedback of the person, or the text of ErrDeclined if
-// there is none.
+// Error returns the feedback of the person. Without feedback it returns the
+// text of ErrDeclined.
 func (d *Declined) Error() string {
 	if d.Feedback == "" {
 		return ErrDeclined.Error()

@@ -9,9 +9,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A Fingerprint is the SHA-256 of the canonical JSON of a definition: equal
-// definitions have equal fingerprints. Its text is 64 hexadecimal digits. The
-// zero Fingerprint, whose text is empty, stands for an unknown definition.
+// A Fingerprint is the SHA-256 of the canonical JSON of a definition and its
+// permission action: equal definitions have equal fingerprints. Its text is 64
+// hexadecimal digits. The zero Fingerprint, whose text is empty, means that the
+// definition is unknown.
 type Fingerprint [sha256.Size]byte
 
 // Fingerprint returns the SHA-256 of the RFC 8785 canonical JSON of an object
@@ -59,7 +60,8 @@ func (f Fingerprint) String() string {
 // MarshalText returns the text of String.
 func (f Fingerprint) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 
-// UnmarshalText parses the text of String.
+// UnmarshalText parses the text of String. It leaves f unchanged when it
+// returns an error.
 func (f *Fingerprint) UnmarshalText(text []byte) error {
 	if len(text) == 0 {
 		*f = Fingerprint{}

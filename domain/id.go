@@ -35,9 +35,9 @@ type IDKind interface {
 	prefix() string
 }
 
-// An ID identifies one thing of kind K: a prefix, an underscore and a ULID.
-// IDs of different kinds are different types. IDs of one kind are comparable
-// with ==. The zero ID is invalid as an identity and stands for absence.
+// An ID identifies one thing of kind K: a prefix, an underscore and a ULID. IDs
+// of different kinds are different types. IDs of one kind are comparable with
+// ==. The zero ID identifies no thing; it means that an ID is absent.
 type ID[K IDKind] struct{ u ulid.ULID }
 
 // The IDs of this project.

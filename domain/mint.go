@@ -13,11 +13,13 @@ import (
 // stops or goes back. Times before 1970 count as 1970. It is safe for
 // concurrent use.
 type Mint struct {
+	// now is the clock, and mu guards the rest.
 	now func() time.Time
 	mu  struct {
 		sync.Mutex
 		entropy *ulid.MonotonicEntropy
-		last    ulid.ULID
+		// last is the latest ID. The next one is greater.
+		last ulid.ULID
 	}
 }
 

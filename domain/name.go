@@ -30,6 +30,7 @@ func ParseName(text string) (Name, error) {
 	return Name(text), nil
 }
 
+// letter reports whether c is an ASCII letter.
 func letter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
 
 // A badName is an invalid name. It matches ErrBadName.

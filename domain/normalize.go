@@ -31,13 +31,14 @@ func (c ignoringCodec[T]) schemaError() error {
 	return nil
 }
 
+// ignored returns the keys that the codec drops.
 func (c ignoringCodec[T]) ignored() []string { return c.keys }
 
 // accept validates an input and returns the document to decode. It drops the
-// ignored keys, replaces a string by the number in it where the schema
-// requires a number, and rewrites an integer that has a fraction or an
-// exponent. It returns raw itself if none of that applies, and a
-// *ValidationError that matches ErrInvalidInput if the input is invalid.
+// ignored keys, replaces a string by the number in it where the schema requires
+// a number, and rewrites an integer that has a fraction or an exponent. If it
+// changes no part, it returns raw itself. An invalid input is a
+// *ValidationError that matches ErrInvalidInput.
 func (s schema) accept(raw json.RawMessage, ignored []string) (json.RawMessage, error) {
 	value, err := parseJSON(raw)
 	if err != nil {

@@ -37,7 +37,8 @@ type Offered struct {
 // IsZero reports whether o identifies no registration.
 func (o Offered) IsZero() bool { return o == Offered{} }
 
-// An Offer lists the tools that one turn may call.
+// An Offer lists the tools that one turn may call. It has at most one
+// registration for each name.
 type Offer struct {
 	Turn  TurnID    `json:"turn"`
 	Tools []Offered `json:"tools"` // in the order of the request to the model

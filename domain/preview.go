@@ -28,14 +28,20 @@ const (
 // digest are of the complete text, so that the record proves which text the
 // person approved.
 type Preview struct {
-	Kind   string `json:"kind"`
-	Text   string `json:"text"`          // UTF-8; the head and the tail of a text over the limit
-	Bytes  int64  `json:"bytes"`         // size of the complete text
-	Cut    int64  `json:"cut,omitempty"` // bytes that Text leaves out
-	SHA256 string `json:"sha256"`        // of the complete text, hexadecimal
+	// Kind is one of the kinds above.
+	Kind string `json:"kind"`
+	// Text is UTF-8. Of a text over the limit it has the head and the tail.
+	Text string `json:"text"`
+	// Bytes is the size of the complete text.
+	Bytes int64 `json:"bytes"`
+	// Cut is the number of bytes that Text leaves out.
+	Cut int64 `json:"cut,omitempty"`
+	// SHA256 is the digest of the complete text, in hexadecimal.
+	SHA256 string `json:"sha256"`
 }
 
-// IsZero reports whether the preview is absent.
+// IsZero reports whether s is the zero Preview, which means that a request has
+// no preview.
 func (s Preview) IsZero() bool { return s == Preview{} }
 
 // NewPreview returns the preview of a text. If the text exceeds the limits of
@@ -81,7 +87,8 @@ func endOfLines(text string, n int) int {
 	return at
 }
 
-// startOfLines returns the offset of the last n lines of text.
+// startOfLines returns the offset of the last n lines of text, and 0 if text
+// has fewer. A line end at the end of text does not begin a line.
 func startOfLines(text string, n int) int {
 	at := len(strings.TrimSuffix(text, "\n"))
 	for range n {

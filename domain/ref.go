@@ -30,8 +30,8 @@ func (c Channel) MarshalText() ([]byte, error) { return channels.marshal(c) }
 func (c *Channel) UnmarshalText(text []byte) error { return channels.unmarshal(c, text) }
 
 // A Ref names a managed output: the complete text or value, of which the
-// settlement holds a preview. It is opaque to the model. The zero Ref stands
-// for absence.
+// settlement has a preview. It is opaque to the model. The zero Ref names no
+// output.
 type Ref struct {
 	settlement EventID
 	channel    Channel
@@ -40,6 +40,7 @@ type Ref struct {
 // NewRef returns the reference of one channel of the output of a settlement.
 func NewRef(settlement EventID, c Channel) Ref { return Ref{settlement, c} }
 
+// refScheme begins the text of every reference.
 const refScheme = "output://"
 
 // Settlement returns the event that records the settlement.
@@ -51,7 +52,8 @@ func (r Ref) Channel() Channel { return r.channel }
 // IsZero reports whether r is the zero Ref.
 func (r Ref) IsZero() bool { return r == Ref{} }
 
-// String returns output://SETTLEMENT/CHANNEL. [ParseRef] is its inverse.
+// String returns output://SETTLEMENT/CHANNEL, and the empty text for the zero
+// Ref. [ParseRef] is its inverse.
 func (r Ref) String() string {
 	if r.IsZero() {
 		return ""
@@ -80,7 +82,8 @@ func (r *Ref) UnmarshalText(text []byte) error {
 // reject it.
 func IsRef(text string) bool { return strings.HasPrefix(text, refScheme) }
 
-// ParseRef is the inverse of [Ref.String]. It returns an ErrBadRef.
+// ParseRef is the inverse of [Ref.String]. It returns an ErrBadRef with the
+// reason for any other text.
 func ParseRef(text string) (Ref, error) {
 	rest, ok := strings.CutPrefix(text, refScheme)
 	id, part, two := strings.Cut(rest, "/")
@@ -100,9 +103,12 @@ func ParseRef(text string) (Ref, error) {
 
 // A Retained describes an output that is stored complete in managed storage.
 type Retained struct {
-	Ref    Ref    `json:"ref"`
-	Bytes  int64  `json:"bytes"`
-	Lines  int64  `json:"lines"` // one more than there are line ends
-	MIME   string `json:"mime"`
-	SHA256 string `json:"sha256"` // 64 hexadecimal digits
+	// Ref is the reference under which the output is stored.
+	Ref   Ref   `json:"ref"`
+	Bytes int64 `json:"bytes"`
+	// Lines is the number of line ends plus one.
+	Lines int64  `json:"lines"`
+	MIME  string `json:"mime"`
+	// SHA256 is the digest of the stored bytes in 64 hexadecimal digits.
+	SHA256 string `json:"sha256"`
 }

@@ -38,10 +38,13 @@ type Rule struct {
 	Action   string `json:"action"`
 	Resource string `json:"resource"`
 	Effect   Effect `json:"effect"`
-	Source   string `json:"source,omitempty"` // file and line, such as rules.toml:3; may be empty
+	// Source is the file and the line of the rule, such as rules.toml:3. It may
+	// be empty.
+	Source string `json:"source,omitempty"`
 }
 
-// Rules are ordered: the last matching rule decides.
+// Rules are ordered: the last matching rule decides. No rule at all means
+// [Ask].
 type Rules []Rule
 
 // Evaluate returns the last rule that matches action and resource, and whether
@@ -104,8 +107,9 @@ func Match(pattern, text string) bool {
 	return glob([]rune(pattern), []rune(text))
 }
 
-// glob matches in time proportional to the product of the lengths: it
-// backtracks to the last star only.
+// glob reports whether a pattern with * and ? matches the whole of text. It
+// takes time proportional to the product of the lengths: it backtracks to the
+// last star only.
 func glob(pattern, text []rune) bool {
 	p, t, star, mark := 0, 0, -1, 0
 	for t < len(text) {

@@ -54,24 +54,50 @@ func (o *Outcome) UnmarshalText(text []byte) error { return outcomes.unmarshal(o
 // A Settlement is the end of a call: each call has exactly one. The ledger
 // stores all of it but ID, and the tool result is a function of it.
 type Settlement struct {
-	ID           EventID      // the event that records it
-	Outcome      Outcome      // how the call ended
-	Began        bool         // the start was recorded: the tool may have run
-	Interruption Interruption // zero unless Outcome is Interrupted
-	Text         string       // for the model, in place of an output; blank: the default of the outcome
-	Detail       string       // the error text for the operator; may be empty
-	Rule         Rule         // the deciding rule of a DeniedByRule, if there was one
+	// ID is the ID of the event that records the settlement.
+	ID EventID
+	// Outcome is the class of the end.
+	Outcome Outcome
+	// Began is set if the start was recorded, so that the tool may have run.
+	Began bool
+	// Interruption is the reason of an interruption. Zero: Outcome is not
+	// Interrupted.
+	Interruption Interruption
+	// Text is the text for the model in place of an output. Blank: the default
+	// text of the outcome.
+	Text string
+	// Detail is the error text for the operator. It may be empty.
+	Detail string
+	// Rule is the deciding rule of a DeniedByRule. Zero: no rule decided.
+	Rule Rule
 
-	Input      json.RawMessage // the input that ran, if hooks changed the requested one; else nil
-	Structured json.RawMessage // the encoded output; nil if absent, retained or replaced by media
-	Content    Contents        // its presentation, within the limits
-	Retained   []Retained      // the outputs in managed storage
-	Lost       int64           // bytes that the tool dropped from its output
-	Progress   *Progress       // the last report of an unsuccessful call; may be nil
+	// Input is the input that ran, if hooks changed the requested one. Nil:
+	// they did not.
+	Input json.RawMessage
+	// Structured is the encoded output. Nil: it is absent, retained or replaced
+	// by media.
+	Structured json.RawMessage
+	// Content is the presentation of the output, within the limits.
+	Content Contents
+	// Retained describes the outputs that are stored complete in managed
+	// storage.
+	Retained []Retained
+	// Lost is the number of bytes that the tool dropped from its output.
+	Lost int64
+	// Progress is the last report of an unsuccessful call. Nil: it reported no
+	// progress.
+	Progress *Progress
 
-	Offered   Offered // the registration that the turn offered; zero if there was none
-	Effective Offered // the registration in effect when the call was resolved, or that ran; zero if there was none
-	ChangedBy EventID // the event that made the two differ; zero if they are equal
+	// Offered is the registration that the turn offered. Zero: the turn offered
+	// no tool of this name.
+	Offered Offered
+	// Effective is the registration that was in effect when the call was
+	// resolved or, for a call that a recovery ended, the one that ran. Zero: no
+	// registration of the name was in effect.
+	Effective Offered
+	// ChangedBy is the event that made the two differ. Zero: they are equal, or
+	// the event is unknown.
+	ChangedBy EventID
 }
 
 // Agrees reports whether the offered and the effective definition are known
@@ -101,12 +127,16 @@ var defaultTexts = [...]string{
 }
 
 // A ToolResult is the part of a settlement that the model reads. At most one
-// field is set. All fields are empty for an output that is the empty text.
+// field is set. If no field is set, the output is the empty text.
 type ToolResult struct {
-	Error      string          // for any outcome but Succeeded; then never empty
-	Text       string          // a single part that is text
-	Content    Contents        // several parts, or media
-	Structured json.RawMessage // the encoded value, if there is no content
+	// Error is the text of any outcome but Succeeded. It is never blank then.
+	Error string
+	// Text is the output if it is a single part that is text.
+	Text string
+	// Content is the output if it has several parts, or media.
+	Content Contents
+	// Structured is the encoded value, if there is no content.
+	Structured json.RawMessage
 }
 
 // Type returns error, text, content or json, after the field that is set.
@@ -154,6 +184,7 @@ func (s Settlement) errorText() string {
 // stores it.
 func validUTF8(text string) string { return string([]rune(text)) }
 
+// The texts that a settlement and its default text share.
 const (
 	disabledText = "Tools are disabled after the maximum number of steps"
 	lostText     = "The process died while this tool ran: its outcome is unknown"

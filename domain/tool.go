@@ -17,18 +17,25 @@ type Tool struct{ *toolBody }
 // A toolBody is the content of a Tool. It is immutable.
 type toolBody struct {
 	description string
-	action      string // empty: the name of the registration
-	input       schema
-	output      schema
-	idempotent  bool
-	bind        func(json.RawMessage) (func(context.Context, Invocation) (Output, error), error)
+	// action is the permission action. Empty: the name of the registration.
+	action     string
+	input      schema
+	output     schema
+	idempotent bool
+	// bind validates and decodes an input and returns the run of the tool with
+	// it. It hides the types In and Out.
+	bind func(json.RawMessage) (func(context.Context, Invocation) (Output, error), error)
 }
 
 // A Spec describes a tool. [Make] turns it into a Tool.
 type Spec[In, Out any] struct {
+	// Description tells the model the purpose of the tool. It must not be
+	// empty.
 	Description string
-	Input       Codec[In]  // zero: JSON[In]()
-	Output      Codec[Out] // zero: JSON[Out]()
+	// Input is the codec of the input. Nil: JSON[In]().
+	Input Codec[In]
+	// Output is the codec of the output. Nil: JSON[Out]().
+	Output Codec[Out]
 	// Execute does the work. Its context ends when the call is interrupted. It
 	// returns an error of Fail for the model to read, a *Denied or *Declined
 	// unchanged, and any other error for the operator.
@@ -143,9 +150,9 @@ func run[In, Out any](ctx context.Context, s Spec[In, Out], schema schema, in In
 	return out, nil
 }
 
-// classify returns the interruption in place of an error that it caused. A
-// permission decision is not caused by an interruption and is returned as it
-// is.
+// classify returns an ErrInterrupted in place of err if ctx has ended, since
+// the interruption is the likely cause of err. A permission decision is not
+// caused by an interruption, and classify returns it unchanged.
 func classify(ctx context.Context, err error) error {
 	if errors.Is(err, ErrDenied) || errors.Is(err, ErrDeclined) || ctx.Err() == nil {
 		return err
@@ -153,8 +160,9 @@ func classify(ctx context.Context, err error) error {
 	return interrupted(ctx)
 }
 
-// present returns the presentation of an encoded output, whose decoded value
-// is given.
+// present returns the presentation of an encoded output by Spec.Present.
+// Without Present, a string is presented as text, and any other value has no
+// presentation: the model reads its JSON.
 func present[In, Out any](s Spec[In, Out], in In, encoded json.RawMessage, decoded any) Contents {
 	if s.Present != nil {
 		return s.Present(in, Encoded[Out]{bytes.Clone(encoded), s.Output})
@@ -179,7 +187,8 @@ func WithAction(action string, t Tool) Tool {
 	return Tool{&guarded}
 }
 
-// A Definition is the description of a tool in a request to a model.
+// A Definition is the description of a tool in a request to a model. Two tools
+// with equal definitions look the same to the model.
 type Definition struct {
 	Name        Name            `json:"name"`
 	Description string          `json:"description"`
@@ -258,10 +267,13 @@ func (o Output) WithContent(content Contents) Output { return Output{o.structure
 // An Invocation identifies the call for which a tool runs. The runner supplies
 // all four identities.
 type Invocation struct {
-	Session  SessionID
-	Agent    AgentID
-	Message  MessageID // the reply that asks for the call
-	Call     CallID
+	// Session, Agent, Message and Call identify the call. Message is the reply
+	// that asks for it; a CallID is unique within a Message only.
+	Session SessionID
+	Agent   AgentID
+	Message MessageID
+	Call    CallID
+	// progress is nil if no receiver was set.
 	progress *progressSink
 }
 
