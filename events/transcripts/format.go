@@ -16,38 +16,51 @@ import (
 // field of another type than expected decodes as absent, so that an unexpected value
 // costs no more than itself.
 type fileRecord struct {
-	Type          jsonText        `json:"type"`
-	UUID          jsonText        `json:"uuid"`
-	Parent        jsonText        `json:"parentUuid"`
-	Session       jsonText        `json:"sessionId"`
-	Timestamp     jsonText        `json:"timestamp"`
-	Request       jsonText        `json:"requestId"`
-	Agent         jsonText        `json:"agentId"`
-	CWD           jsonText        `json:"cwd"`
-	Sidechain     jsonFlag        `json:"isSidechain"`
-	Meta          jsonFlag        `json:"isMeta"`
-	Summary       jsonFlag        `json:"isCompactSummary"`
-	OnlyShown     jsonFlag        `json:"isVisibleInTranscriptOnly"`
-	Title         jsonText        `json:"summary"`
+	// The members of every record. Type decides which of the others matter; UUID
+	// names the record, Parent the record before it, and Session the session. Agent
+	// and Sidechain mark the record of a sub-agent.
+	Type      jsonText `json:"type"`
+	UUID      jsonText `json:"uuid"`
+	Parent    jsonText `json:"parentUuid"`
+	Session   jsonText `json:"sessionId"`
+	Timestamp jsonText `json:"timestamp"`
+	Request   jsonText `json:"requestId"`
+	Agent     jsonText `json:"agentId"`
+	// CWD is a setting at the time of the record, as are Version, Branch and Mode.
+	CWD       jsonText `json:"cwd"`
+	Sidechain jsonFlag `json:"isSidechain"`
+	// The flags of a user record whose text the program wrote, and of a summary.
+	Meta      jsonFlag `json:"isMeta"`
+	Summary   jsonFlag `json:"isCompactSummary"`
+	OnlyShown jsonFlag `json:"isVisibleInTranscriptOnly"`
+	// Title is the member of a summary record.
+	Title jsonText `json:"summary"`
+	// Message is the message of a user or assistant record; ToolUseResult is the
+	// structured value of the result in a user record.
 	Message       json.RawMessage `json:"message"`
 	ToolUseResult json.RawMessage `json:"toolUseResult"`
-	ToolUse       jsonText        `json:"toolUseID"`
-	ParentToolUse jsonText        `json:"parentToolUseID"`
-	Version       jsonText        `json:"version"`
-	Branch        jsonText        `json:"gitBranch"`
-	Mode          jsonText        `json:"permissionMode"`
-	Subtype       jsonText        `json:"subtype"`
-	Content       jsonText        `json:"content"`
-	APIError      jsonFlag        `json:"isApiErrorMessage"`
-	Status        jsonCount       `json:"apiErrorStatus"`
-	Error         json.RawMessage `json:"error"`
-	Attempt       jsonCount       `json:"retryAttempt"`
-	Hooks         hookList        `json:"hookInfos"`
-	Compact       compactMetadata `json:"compactMetadata"`
-	Data          progressData    `json:"data"`
-	Attachment    attachment      `json:"attachment"`
-	Origin        recordOrigin    `json:"origin"`
-	Forked        forkOrigin      `json:"forkedFrom"`
+	// The calls that a progress record names.
+	ToolUse       jsonText `json:"toolUseID"`
+	ParentToolUse jsonText `json:"parentToolUseID"`
+	Version       jsonText `json:"version"`
+	Branch        jsonText `json:"gitBranch"`
+	Mode          jsonText `json:"permissionMode"`
+	// The members of a system record, and of an assistant record that shows an error
+	// of the provider.
+	Subtype  jsonText        `json:"subtype"`
+	Content  jsonText        `json:"content"`
+	APIError jsonFlag        `json:"isApiErrorMessage"`
+	Status   jsonCount       `json:"apiErrorStatus"`
+	Error    json.RawMessage `json:"error"`
+	Attempt  jsonCount       `json:"retryAttempt"`
+	Hooks    hookList        `json:"hookInfos"`
+	Compact  compactMetadata `json:"compactMetadata"`
+	// The members of progress and attachment records.
+	Data       progressData `json:"data"`
+	Attachment attachment   `json:"attachment"`
+	// The author of a user record, and the original of a copied one.
+	Origin recordOrigin `json:"origin"`
+	Forked forkOrigin   `json:"forkedFrom"`
 }
 
 // A forkOrigin names the record of another session that a fork copied.

@@ -91,6 +91,12 @@ func (i *Importer) addSession(source string, id, parent domain.SessionID) *impor
 // unchanged. The records of a sub-agent are in two files that may differ: its events
 // on record stay, and the report counts the differences. Import returns
 // [events.ErrConflict] if another program appends at the same time.
+//
+// Import handles the sessions in the order of the file. For each it reads the stream
+// on record, compares each event of the file by its derived ID, and appends the
+// missing ones. At the end it links sub-agents to the calls that started them, in
+// this file or in files imported before, for which it may read the streams of their
+// sessions too.
 func (i *Importer) Import(ctx context.Context, t *Transcript) (added int, err error) {
 	t.useStoredIDs(i)
 	for _, c := range t.file.order {

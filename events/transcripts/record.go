@@ -162,7 +162,8 @@ func (f *sessionFile) addContext(s parsedRecord, nth, source, text string) {
 	f.whenOpened(s.session, "context/"+source, func(c *fileSession) { c.addFact(s.time, e, "context", s.key+nth) })
 }
 
-// A taggedText is a text that the program wrote between two tags.
+// A taggedText is a text that the program wrote between two tags, such as
+// system-reminder, with the name of the tag.
 type taggedText struct{ tag, text string }
 
 // machineTags are the tags of text that the program writes, with the source that the

@@ -146,7 +146,8 @@ func (f *sessionFile) callFor(own *fileSession, id domain.CallID) *modelCall {
 	return best
 }
 
-// attach makes r the first result of c, or a late one if c has a result.
+// attach makes r the result that settles c, or a late one if c has a result. The
+// first result of a call always settles it.
 func (f *sessionFile) attach(r *callResult, c *modelCall) {
 	if r.call = c; c.result != nil {
 		r.first = c.result
@@ -172,7 +173,8 @@ func (f *sessionFile) attachEarly(c *modelCall) {
 }
 
 // drafts returns the settlement of the call, or a late result if another result
-// settled it.
+// settled it. A settlement is caused by the start of the call, or by the reply if the
+// call did not begin.
 func (r *callResult) drafts() []events.Draft {
 	if r.attachedLater {
 		return nil
@@ -250,7 +252,8 @@ func (f *sessionFile) noteAgent(s parsedRecord, c *modelCall) {
 }
 
 // agentName returns the name of the sub-agent in a structured value, or an empty
-// string.
+// string. It searches for the member before it decodes the value, as most values lack
+// it.
 func agentName(structured json.RawMessage) string {
 	if firstByte(structured) != '{' || !bytes.Contains(structured, []byte(`"agentId"`)) {
 		return ""

@@ -185,11 +185,13 @@ const (
 	differs
 )
 
-// compare compares a draft with the events on record. It returns the draft to append
-// if it is missing; for a reply or turn that has grown since, that is the rest. It
-// returns ErrContradicted for a draft whose name is on record with another content,
-// unless the two have the same meaning or lenient allows a difference. Events are
-// recognized by the suffix of their ID, so a changed time alone is no difference.
+// compare compares a draft with the events on record, in these steps:
+//
+//   - adjust brings the draft into a form that can follow them.
+//   - An event with the same suffix of its ID is the same event. Its ID and time replace those of the draft, so a changed time alone is no difference.
+//   - Equal digests mean that the draft is recorded.
+//   - A reply or turn that contains the recorded one is missing as far as it has grown: compare returns the rest.
+//   - For any other difference compare returns ErrContradicted, unless the two have the same meaning or lenient allows a difference; then the result is differs, and the event on record stays.
 func (h *storedStream) compare(d events.Draft, lenient bool) (events.Draft, comparison, error) {
 	d, applies := h.adjust(d)
 	if !applies {

@@ -77,7 +77,7 @@ func errorMessage(failed json.RawMessage) string {
 	return string(failed)
 }
 
-// errorStatus returns the HTTP status of a provider error, or 0.
+// errorStatus returns the HTTP status of a provider error, or 0 if it has none.
 func errorStatus(failed json.RawMessage) int64 {
 	var e struct {
 		Status jsonCount `json:"status"`
@@ -90,7 +90,8 @@ func errorStatus(failed json.RawMessage) int64 {
 // it. Fields that a record lacks are empty.
 type hookRun struct{ Name, Event, Command, Call, Outcome, Output jsonText }
 
-// addHook records that a hook ran.
+// addHook records that a hook ran, once its session has begun. A hook without a name
+// has the name of its event.
 func (f *sessionFile) addHook(s parsedRecord, h hookRun) {
 	if h.Name == "" {
 		h.Name = h.Event

@@ -75,10 +75,24 @@ func (s *State) packKey(p *codec, c *callRecord) {
 	text(p, &c.ID)
 }
 
-// pack encodes or decodes a call: its key, flags and stage, and then the fields that
-// the flags name. Repeated values are numbers in p.tables. When p decodes, c is zero;
-// a number without a meaning breaks p. When p encodes, pack does not change c, as
-// other goroutines may read it.
+// pack encodes or decodes a call. When p decodes, c is zero; a number without a
+// meaning breaks p. When p encodes, pack does not change c, as other goroutines may
+// read it. The encoding is, in this order, with each optional field only if its flag
+// is set:
+//
+//	key            session number, message ID, call ID
+//	flags          see hasTurn
+//	tool           number in the table of words; agent and location likewise
+//	stage          index in stages
+//	turn           ID
+//	offered        number in the table of offered registrations
+//	input          bytes, or the beginning of a long input
+//	reply          time, event ID, revision, position, ordinal
+//	start          the same; then the number of the process
+//	late           number of late results
+//	requests       number of permission requests, and the milliseconds waited
+//	strays         places of the late results before a reply
+//	settlement     see packEnd
 func (s *State) pack(p *codec, c *callRecord) {
 	s.packKey(p, c)
 	if p.reading {

@@ -6,12 +6,18 @@ import (
 	"github.com/settlement-ledger/ledger/projections"
 )
 
-// AppendBinary appends the checkpoint encoding of s to b, in compressed blocks. The
-// order is: the smallState as JSON; the sessions; the tables; for each call the
-// length of its encoding, zero for an unpacked one, and the encoding; the tables of
-// the unpacked calls; and these calls. States that were folded from the same events
-// have the same encoding. AppendBinary does not change s, and other goroutines may
-// read s meanwhile.
+// AppendBinary appends the checkpoint encoding of s to b. States that were folded
+// from the same events have the same encoding. AppendBinary does not change s, and
+// other goroutines may read s meanwhile. The encoding is the following sequence, cut
+// into compressed blocks; a block ends after a session or a call:
+//
+//	smallState     JSON with its length
+//	sessions       their number; for each its JSON, turns, offers and replies
+//	tables         words, processes and offered registrations
+//	calls          their number; for each its encoding with its length,
+//	               and the length 0 for an unpacked one
+//	tables         the same, of the unpacked calls
+//	calls          the encodings of the unpacked calls, in order
 func (s *State) AppendBinary(b []byte) ([]byte, error) {
 	w := blockWriter{to: b}
 	small, err := projections.Encode(s.kept)
@@ -79,9 +85,10 @@ func (s *State) UnmarshalBinary(data []byte) error {
 	return nil
 }
 
-// readCalls decodes the calls: it copies the encodings of the packed ones into pages,
-// decodes the unpacked ones, and then indexes the key of each call. Of a packed call
-// it decodes only the key and the flags.
+// readCalls decodes the part of an encoding from the number of calls on. It copies
+// the encodings of packed calls into pages, decodes the unpacked ones, and then
+// indexes the key of each call. Of a packed call it decodes only the key and the
+// flags.
 func (s *State) readCalls(p *codec) {
 	n := p.count(0)
 	s.store.live, s.store.packed.places = make([]*callRecord, n), make([]pageOffset, n)

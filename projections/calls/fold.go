@@ -158,7 +158,9 @@ func (s *State) replied(known *session, e events.ReplyReceived, v events.Envelop
 	}
 }
 
-// asked folds one call of a reply. A call that was asked for before is only checked.
+// asked folds one call of a reply. The first reply that asks for the call sets its
+// turn, tool and input; a repetition is only checked. A call of which an import has
+// the result first becomes a call here, and is no orphan any more.
 func (s *State) asked(known *session, e events.ReplyReceived, asked domain.Call, v events.Envelope) {
 	c := s.call(known, e.Message, asked.ID, asked.Name)
 	if !c.Asked.IsZero() {
@@ -221,7 +223,8 @@ func (s *State) started(known *session, e events.CallStarted, v events.Envelope)
 }
 
 // settled folds the settlement of a call. A second one is a breach and otherwise
-// ignored.
+// ignored. The State keeps no more of the event than tables and checks need: it drops
+// the outputs, cuts the texts, and records the managed outputs apart.
 func (s *State) settled(known *session, e events.CallSettled, v events.Envelope) {
 	c := s.call(known, e.Message, e.Call, e.Tool)
 	if c.State == Settled {

@@ -73,7 +73,9 @@ func (s *State) prompt(e events.PromptAdmitted, v events.Envelope) {
 	s.Steps, s.Interrupted, s.Loops = 0, nil, nil
 }
 
-// materialized folds a turn, or a further part of the last one.
+// materialized folds a turn, or a further part of the last one. The prompts before a
+// turn are in its request, so a new turn has no unread prompt; a further part adds
+// tools to the offer alone.
 func (s *State) materialized(e events.TurnMaterialized, v events.Envelope) {
 	if s.Turn != nil && s.Turn.Turn == e.Turn {
 		e.Tools = projections.MergeOffers(s.Turn.Tools, e.Tools)
@@ -87,6 +89,8 @@ func (s *State) materialized(e events.TurnMaterialized, v events.Envelope) {
 // the prompts that arrived after the turn, because the model has not read them. Such
 // a reply does not count as a step since the last prompt.
 func (s *State) replied(e events.ReplyReceived, v events.Envelope) {
+	// A reply to the last turn has the offer of that turn, any other one an offer
+	// without tools.
 	offer, unread := domain.Offer{Turn: e.Turn}, 0
 	if s.Turn != nil && s.Turn.Turn == e.Turn {
 		offer = s.Turn.Offer()
@@ -100,6 +104,7 @@ func (s *State) replied(e events.ReplyReceived, v events.Envelope) {
 		reply = &Reply{Event: v.ID, Offer: offer}
 		// The model has not read the prompts that came after its turn.
 		s.Messages = slices.Insert(s.Messages, len(s.Messages)-unread, Message{ID: e.Message, Reply: reply})
+		// A reply that did not read the last prompt is no step after it.
 		if unread == 0 {
 			s.Steps++
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A Start is the position at which a new consumer begins. The zero Start is
-// the beginning of the log.
+// A Start is the position at which a new consumer begins: the beginning of the log,
+// its end at that time, or after a position. The zero Start is the beginning.
 type Start struct {
 	now   bool
 	after events.Position

@@ -74,8 +74,8 @@ func (e *Report) network(n eventstoredb.Node) {
 	}
 }
 
-// advices maps errors of a node to advice. The first entry whose sentinel an error wraps is
-// used.
+// advices maps errors of a node to advice. The first entry whose sentinel an error
+// wraps is used; an error of no entry has no advice.
 var advices = []struct {
 	is   error
 	hint string
@@ -88,8 +88,9 @@ var advices = []struct {
 	{eventstoredb.ErrUnreachable, "read the log of the server, and check the proxies and firewalls between"},
 }
 
-// node checks that a node that accepts connections is an EventStoreDB of a usable version.
-// It adds no finding for other nodes: network has reported them.
+// node checks that a node that accepts connections is an EventStoreDB of a usable
+// version, and reports its role in the cluster. It adds no finding for other nodes,
+// which network has reported.
 func (e *Report) node(n eventstoredb.Node) {
 	reached := false
 	for _, d := range n.Dials {

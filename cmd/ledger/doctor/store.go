@@ -272,8 +272,9 @@ func (d *Doctor) examineDisk(ctx context.Context, e *Report, s *stores.Store) er
 	return nil
 }
 
-// examineProcesses counts living, dead and unknown processes. It fails if a dead process left
-// work to recover.
+// examineProcesses counts the processes of the ledger that are living, dead and
+// unknown, as [stores.Store.Judge] classifies them by their leases. The check left
+// open fails if a dead process left work to recover.
 func (d *Doctor) examineProcesses(ctx context.Context, e *Report, s *stores.Store) error {
 	lives, err := stores.Current(ctx, s, runner.Processes())
 	if err != nil {
@@ -288,8 +289,9 @@ func (d *Doctor) examineProcesses(ctx context.Context, e *Report, s *stores.Stor
 	return nil
 }
 
-// examineConsumers reports the lag of each consumer in records. It fails for a consumer with
-// an error or with dead letters.
+// examineConsumers reports the lag of each consumer in records. It fails for a
+// consumer with an error or with dead letters. The lag alone is no failure, as a
+// consumer may be stopped on purpose.
 func (d *Doctor) examineConsumers(ctx context.Context, e *Report, s *stores.Store) error {
 	desk := d.Relay(s)
 	all, err := desk.Consumers(ctx)

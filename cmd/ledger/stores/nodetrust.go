@@ -54,7 +54,8 @@ func (at Address) nodes() (remote.Config, error) {
 	return c, nil
 }
 
-// credentials returns the user and the password of USER:PASSWORD@HOST,HOST….
+// credentials returns the user and the password of USER:PASSWORD@HOST,HOST…, decoded,
+// or two empty strings if the text has no @. The last @ counts.
 func credentials(hosts string) (user, password string) {
 	i := strings.LastIndex(hosts, "@")
 	if i < 0 {

@@ -16,7 +16,8 @@ const kind = "MessagePublished"
 // inBase64 is the value of messageMetadata.Encoding for a payload in base64.
 const inBase64 = "base64"
 
-// messageMetadata is the metadata document of a message record.
+// messageMetadata is the metadata document of a message record. Headers are the
+// metadata of the message.
 type messageMetadata struct {
 	UUID    string            `json:"uuid"`
 	Headers map[string]string `json:"headers,omitempty"`
@@ -54,7 +55,8 @@ func (b *Bus) record(m *message.Message) (events.Record, error) {
 	}, nil
 }
 
-// checkUTF8 returns an ErrBadMessage unless UUID and metadata are UTF-8.
+// checkUTF8 returns an ErrBadMessage unless the UUID and the metadata of a message
+// are UTF-8. JSON would replace other bytes, and the message would arrive changed.
 func checkUTF8(m *message.Message) error {
 	for key, value := range m.Metadata {
 		if !utf8.ValidString(key) || !utf8.ValidString(value) {

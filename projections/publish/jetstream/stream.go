@@ -95,7 +95,9 @@ func (a serverURL) checkSubjects(ctx context.Context, js nats.JetStreamContext, 
 }
 
 // covers reports whether the pattern kept matches every subject that the pattern
-// tokens matches. Both are lists of tokens.
+// tokens matches. Both are lists of tokens. It compares them from the left: a ">" in
+// kept matches all that remains, a "*" one token, and any other token itself; a "*"
+// in tokens, which stands for any value, needs a "*" or ">" in kept.
 func covers(kept, tokens []string) bool {
 	switch {
 	case len(kept) == 0 || len(tokens) == 0:

@@ -35,8 +35,9 @@ func encodeLine(topic string, m *message.Message) []byte {
 	return b.Bytes()
 }
 
-// writeDocument writes a member with a JSON document on one line, or with
-// bytes that are not JSON in base64.
+// writeDocument writes a member of a line. A JSON document is written unchanged,
+// except that line ends between its values become spaces; other bytes are written in
+// base64, under the name with the suffix _base64.
 func writeDocument(b *bytes.Buffer, name string, data []byte) {
 	if !json.Valid(data) || !utf8.Valid(data) {
 		encoded, err := json.Marshal(data)
