@@ -45,7 +45,7 @@ func TestConnectionStringsThatMakeNoSenseAreUsageErrors(t *testing.T) {
 		"esdb://ada:wonder@db?namespace=":               "letters, digits and underscores",
 		"esdb://ada:wonder@db?maxAppend=lots":           "maxAppend=16MiB",
 		"esdb:/ada:wonder@db":                           "write esdb://",
-		"ada:wonder@db:2113":                            "without its beginning",
+		"ada:wonder@db:2113":                            "without its scheme",
 		"ada:wonder@esdb://db":                          "begins with esdb://",
 		"postgres://ada:wonder@db":                      "postgres://…",
 	} {
