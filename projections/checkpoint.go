@@ -47,7 +47,8 @@ func refOfHeader(h events.Header) eventRef { return eventRef{h.Position, h.Strea
 type checkpoint struct {
 	Projection string `json:"projection"`
 	Version    int    `json:"version"`
-	// The last event that the view folded or skipped when it saved the checkpoint.
+	// eventRef is the last event that the view folded or skipped when it saved the
+	// checkpoint.
 	eventRef
 	// Folded is the number of events in the state, skipped events excluded.
 	Folded uint64 `json:"folded"`
@@ -72,12 +73,14 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // log an eighth larger than the one before, so that their number grows with the
 // logarithm of the log.
 const (
-	// The least number of unsaved events that a save for cost or for size requires. A
-	// save for age requires one.
+	// minSaveEvents is the least number of unsaved events that a save for cost or for
+	// size requires. A save for age requires one.
 	minSaveEvents = 1000
-	// The least ratio of the time since the last checkpoint to the time that it took.
+	// saveCostRatio is the least ratio of the time since the last checkpoint to the
+	// time that it took.
 	saveCostRatio = 20
-	// The longest time between two checkpoints while the view has unsaved events.
+	// maxSaveInterval is the longest time between two checkpoints while the view has
+	// unsaved events.
 	maxSaveInterval = time.Minute
 )
 

@@ -29,7 +29,8 @@ type fileRecord struct {
 	// CWD is a setting at the time of the record, as are Version, Branch and Mode.
 	CWD       jsonText `json:"cwd"`
 	Sidechain jsonFlag `json:"isSidechain"`
-	// The flags of a user record whose text the program wrote, and of a summary.
+	// Meta and OnlyShown mark a user record whose text the program wrote, and Summary
+	// a summary.
 	Meta      jsonFlag `json:"isMeta"`
 	Summary   jsonFlag `json:"isCompactSummary"`
 	OnlyShown jsonFlag `json:"isVisibleInTranscriptOnly"`
@@ -39,7 +40,7 @@ type fileRecord struct {
 	// structured value of the result in a user record.
 	Message       json.RawMessage `json:"message"`
 	ToolUseResult json.RawMessage `json:"toolUseResult"`
-	// The calls that a progress record names.
+	// ToolUse and ParentToolUse name the calls to which a progress record belongs.
 	ToolUse       jsonText `json:"toolUseID"`
 	ParentToolUse jsonText `json:"parentToolUseID"`
 	Version       jsonText `json:"version"`
@@ -55,10 +56,10 @@ type fileRecord struct {
 	Attempt  jsonCount       `json:"retryAttempt"`
 	Hooks    hookList        `json:"hookInfos"`
 	Compact  compactMetadata `json:"compactMetadata"`
-	// The members of progress and attachment records.
+	// Data and Attachment are the members of progress and attachment records.
 	Data       progressData `json:"data"`
 	Attachment attachment   `json:"attachment"`
-	// The author of a user record, and the original of a copied one.
+	// Origin is the author of a user record, and Forked the original of a copied one.
 	Origin recordOrigin `json:"origin"`
 	Forked forkOrigin   `json:"forkedFrom"`
 }

@@ -14,26 +14,28 @@ import (
 // The limits of an event keep every record within the 16 MiB of an append to
 // EventStoreDB. The limits of a report keep it readable. Sizes are in bytes.
 const (
-	// JSON of the texts and media of an event.
+	// maxText bounds the JSON of the texts and media of an event.
 	maxText = 14 << 20
-	// Base64 of the media of an event.
+	// maxMedia bounds the base64 of the media of an event.
 	maxMedia = 5 << 20
-	// A context text or a structured value.
+	// maxContext bounds a context text or a structured value.
 	maxContext = 51_200
-	// A member that is kept of a structured value over maxContext.
+	// maxMember bounds each member that is kept of a structured value over
+	// maxContext.
 	maxMember = 1 << 10
-	// A name or an ID of the format.
+	// maxName bounds a name or an ID of the format.
 	maxName = 1 << 10
-	// The size that a call counts in its reply, besides its input and names.
+	// callOverhead is the size that a call counts in its reply, besides its input and
+	// names.
 	callOverhead = 2_048
-	// The number of calls of one ID, and of generations of sub-agents, that are
-	// searched. It bounds the time that a hostile file can take.
+	// maxCandidates is the number of calls of one ID, and of generations of
+	// sub-agents, that are searched. It bounds the time that a hostile file can take.
 	maxCandidates = 1_000
-	// The number of kinds that the report counts separately.
+	// maxIgnoredKinds is the number of kinds that the report counts separately.
 	maxIgnoredKinds = 100
-	// The number of lines that each list of the report has.
+	// maxReported is the number of lines that each list of the report has.
 	maxReported = 10_000
-	// A kind in the report.
+	// maxKind bounds a kind in the report.
 	maxKind = 64
 )
 

@@ -23,8 +23,9 @@ const (
 	hasStrays
 	isImported
 	isIdempotent
-	// The settlement names another turn, tool or offered registration than the call.
-	// Otherwise the decoder copies them from the call.
+	// isOtherTurn, isOtherTool and isOtherOffered: the settlement names another turn,
+	// tool or offered registration than the call. Otherwise the decoder copies the
+	// one of the call.
 	isOtherTurn
 	isOtherTool
 	isOtherOffered

@@ -166,7 +166,7 @@ type desk struct {
 	session domain.SessionID
 	layer   domain.LayerID
 	offers  []domain.Offered
-	// The last turn, and the message of its reply.
+	// turn is the last turn, and message the message of its reply.
 	turn     domain.TurnID
 	message  domain.MessageID
 	imported bool

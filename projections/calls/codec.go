@@ -17,7 +17,7 @@ import (
 type codec struct {
 	// b is the bytes appended so far, or the bytes still to be read.
 	b []byte
-	// reading is the direction. It never changes.
+	// reading reports that the codec reads; otherwise it appends. It never changes.
 	reading bool
 	// broken reports that the input was truncated or had an undefined number.
 	broken bool

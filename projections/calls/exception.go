@@ -16,29 +16,32 @@ type Law string
 // limits it.
 const (
 	EndedTwice Law = "a call ends once"
-	// An idempotent call may begin again.
+	// StartedTwice permits an idempotent call to begin again.
 	StartedTwice    Law = "a call begins at most once"
 	StartedAfterEnd Law = "a call that ended does not begin"
-	// Not checked in an import.
+	// AskedAsAnother is not checked in an import.
 	AskedAsAnother Law = "an ID in a reply names one call"
-	// An orphan breaks it, see [State.Orphans]. Not checked in an import.
+	// NeverAsked is broken by an orphan, see [State.Orphans]. It is not checked in an
+	// import.
 	NeverAsked Law = "a result is that of a call"
-	// It ends before its process is recorded as stopped. Not checked in an import.
+	// Open requires the end before the process of the call is recorded as stopped. It
+	// is not checked in an import.
 	Open Law = "a call ends"
-	// Not checked in an import.
+	// StartDenied is not checked in an import.
 	StartDenied Law = "a call that began says so"
-	// Not checked in an import.
+	// StartMissing is not checked in an import.
 	StartMissing Law = "a call runs once its start is on record"
 	NotOffered   Law = "a call runs under what its turn offered"
-	// An import need not know the turn.
+	// NoMaterialization permits an import to name no turn.
 	NoMaterialization Law = "a settlement names a materialization"
 	NoRegistration    Law = "a registration that is named exists"
-	// In effect means neither closed nor hidden. A turn that was only observed may
-	// offer closed tools.
+	// NotLive means by in effect: neither closed nor hidden. A turn that was only
+	// observed may offer closed tools.
 	NotLive          Law = "a turn offers what is in effect"
 	ForeignReference Law = "an output belongs to one settlement"
 	PrunedUnkept     Law = "what is pruned was kept"
-	// The decision comes before the process is recorded as stopped.
+	// WaitsForDecision requires the decision before the process is recorded as
+	// stopped.
 	WaitsForDecision   Law = "a request for permission is decided"
 	DecidedUnrequested Law = "a decision is about a request"
 	NeverOpened        Law = "a session begins with its opening"

@@ -23,11 +23,11 @@ type Stage string
 
 // The stages of a call, in order.
 const (
-	// A reply of the model asks for the call.
+	// Asked: a reply of the model asks for the call.
 	Asked Stage = "asked"
-	// The log has its start.
+	// Begun: the log has the start of the call.
 	Begun Stage = "begun"
-	// The log has its settlement.
+	// Settled: the log has the settlement of the call.
 	Settled Stage = "settled"
 )
 
@@ -65,7 +65,8 @@ type Call struct {
 	// bytes; InputPreview then has its first 256 bytes.
 	Input        json.RawMessage `json:"input,omitempty"`
 	InputPreview string          `json:"input_preview,omitempty"`
-	// The times of the three stages. Each is zero until the log has its event.
+	// Asked, Started and Settled are the times of the three stages. Each is zero
+	// until the log has its event.
 	Asked   time.Time `json:"asked,omitzero"`
 	Started time.Time `json:"started,omitzero"`
 	Settled time.Time `json:"settled,omitzero"`
@@ -92,7 +93,7 @@ type Call struct {
 	// them.
 	WaitedMS int64 `json:"waited_ms,omitempty"`
 
-	// The events of the three stages.
+	// AskedAt, StartedAt and SettledAt are the events of the three stages.
 	AskedAt   Place `json:"asked_at,omitzero"`
 	StartedAt Place `json:"started_at,omitzero"`
 	SettledAt Place `json:"settled_at,omitzero"`
@@ -159,7 +160,7 @@ type State struct {
 	kept   smallState
 	store  callStore
 	tables tables
-	// The indexes of kept.
+	// sessions, streams, offers and retained are indexes of kept.
 	sessions map[domain.SessionID]*session
 	streams  map[events.Stream]*session
 	offers   map[string]int

@@ -50,9 +50,9 @@ func (d *Relay) CatchUp(ctx context.Context, job Job, to message.Publisher) erro
 	return d.run(ctx, job, alreadyOpen(to), catchUp)
 }
 
-// CatchUpConfigured is CatchUp for a target that it opens after it has locked
-// the consumer, and closes before it unlocks it. If the target does not open,
-// no consumer is created.
+// CatchUpConfigured is CatchUp with a target that open opens. It opens the target
+// after it has locked the consumer, and closes the target before it unlocks the
+// consumer. If the target does not open, it creates no consumer.
 func (d *Relay) CatchUpConfigured(ctx context.Context, o JobConfig, open Opener) error {
 	return d.run(ctx, o.Job, open.of(o), catchUp)
 }
@@ -72,8 +72,8 @@ func (d *Relay) Follow(ctx context.Context, job Job, to message.Publisher) error
 	return d.run(ctx, job, alreadyOpen(to), follow)
 }
 
-// FollowConfigured is Follow for a target that it opens and closes as
-// CatchUpConfigured does.
+// FollowConfigured is Follow with a target that open opens. It opens and closes the
+// target as CatchUpConfigured does.
 func (d *Relay) FollowConfigured(ctx context.Context, o JobConfig, open Opener) error {
 	return d.run(ctx, o.Job, open.of(o), follow)
 }

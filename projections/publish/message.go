@@ -17,12 +17,12 @@ const (
 	KeyPosition = "position"
 	KeyKind     = "kind"
 	KeyVersion  = "version"
-	// RFC 3339, UTC, to the microsecond.
+	// KeyTime is the key of the record's time: RFC 3339, UTC, to the microsecond.
 	KeyTime    = "time"
 	KeySession = "session"
 	KeyAgent   = "agent"
 	KeyTool    = "tool"
-	// The record's metadata document, as written.
+	// KeyMetadata is the key of the record's metadata document, as written.
 	KeyMetadata = "metadata"
 )
 

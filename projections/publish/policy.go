@@ -49,9 +49,9 @@ type Policy struct {
 	// one ends the run. Default 1,000.
 	MaxDeadLetters int
 
-	// The delay before the second attempt is MinBackoff, and doubles before each
-	// later one up to MaxBackoff. A jitter of up to half of it is added or
-	// subtracted. Defaults 100 ms and 30 s.
+	// MinBackoff is the delay before the second attempt. It doubles before each later
+	// one up to MaxBackoff. A jitter of up to half of it is added or subtracted.
+	// Defaults 100 ms and 30 s.
 	MinBackoff, MaxBackoff time.Duration
 	// SaveInterval is the longest time between an acknowledgement and the checkpoint
 	// that contains it. A kill repeats at most the records of this time. Default 1 s.

@@ -106,8 +106,8 @@ type bench struct {
 	log     *projectionstest.Log
 	process domain.ProcessID
 	session domain.SessionID
-	// The layers of the application, of the session's location, of the session, and
-	// of another location.
+	// app, loc, own and far are the layers of the application, of the session's
+	// location, of the session, and of another location.
 	app, loc, own, far domain.LayerID
 }
 

@@ -17,17 +17,18 @@ import (
 
 // The thresholds and the sizes of the checks.
 const (
-	// The greatest skew of a clock. Leases tolerate twice as much.
+	// maxSkew is the greatest skew of a clock that passes. Leases tolerate twice as
+	// much.
 	maxSkew = runner.LeaseMargin / 2
-	// The least free disk space, in bytes.
+	// minFree is the least free disk space that passes, in bytes.
 	minFree = 1 << 30
-	// The numbers of timed reads and of timed appends. The median of an odd number is
-	// one of them.
+	// readTries and writeProbes are the numbers of timed reads and appends. The
+	// median of an odd number is one of them.
 	readTries   = 9
 	writeProbes = 5
-	// The timeout of one step, unless the user gives one.
+	// defaultTimeout bounds one step, unless the user gives another timeout.
 	defaultTimeout = 3 * time.Second
-	// The stream of the timed appends.
+	// probeStream is the stream of the timed appends.
 	probeStream = events.Stream("doctor-probe")
 )
 
@@ -171,11 +172,11 @@ func (d *Doctor) examineFolder(ctx context.Context, e *Report, dir string) bool 
 
 // A serverStatus holds the fields that the doctor reads from the status of a serving process.
 type serverStatus struct {
-	// The version of the program.
+	// Version is the version of the program.
 	Version string `json:"version"`
-	// The number of connected subscriptions.
+	// Subscribers is the number of connected subscriptions.
 	Subscribers int `json:"subscribers"`
-	// The number of records that the slowest subscriber is behind.
+	// Lag is the number of records that the slowest subscriber is behind.
 	Lag uint64 `json:"lag"`
 }
 

@@ -25,21 +25,23 @@ import (
 
 // The exit codes, which ledger --help lists. Exit code 0 is success. They are stable.
 const (
-	// A general failure.
+	// ExitFailed is a general failure.
 	ExitFailed = 1
-	// Invalid arguments, or an ambiguous ID.
+	// ExitUsage reports invalid arguments, or an ambiguous ID.
 	ExitUsage = 2
-	// ledger verify or ledger store check found exceptions or damage.
+	// ExitUnverified reports that ledger verify or ledger store check found
+	// exceptions or damage.
 	ExitUnverified = 3
-	// An unknown store, session, turn, call or output.
+	// ExitNotFound reports an unknown store, session, turn, call or output.
 	ExitNotFound = 4
-	// Another process has the store, or the log contradicts the command.
+	// ExitConflict reports that another process has the store, or that the log
+	// contradicts the command.
 	ExitConflict = 5
-	// A deadline passed; the code of timeout(1).
+	// exitTimeout reports that a deadline passed. It is the code of timeout(1).
 	exitTimeout = 124
-	// 128 + SIGINT, as a shell reports it.
+	// ExitInterrupted is 128 + SIGINT, as a shell reports it.
 	ExitInterrupted = 130
-	// 128 + SIGPIPE, as a shell reports it.
+	// ExitUnread is 128 + SIGPIPE, as a shell reports it.
 	ExitUnread = 141
 )
 

@@ -12,11 +12,11 @@ type Format string
 
 // The output formats.
 const (
-	// A table or a page of fields, for people.
+	// AsTable is a table or a page of fields, for people.
 	AsTable Format = "table"
-	// One JSON document, indented.
+	// AsJSON is one JSON document, indented.
 	AsJSON Format = "json"
-	// One JSON object on each line.
+	// AsJSONLines is one JSON object on each line.
 	AsJSONLines Format = "jsonl"
 )
 
@@ -41,7 +41,8 @@ type coloring string
 
 // The values of --color.
 const (
-	// Colours on a terminal, unless NO_COLOR, FORCE_COLOR or TERM override that.
+	// ColorAuto selects colours on a terminal, unless NO_COLOR, FORCE_COLOR or TERM
+	// override it.
 	ColorAuto   coloring = "auto"
 	colorAlways coloring = "always"
 	colorNever  coloring = "never"

@@ -24,11 +24,12 @@ type Table struct {
 
 // The smallest widths, in columns of the terminal.
 const (
-	// A column of texts.
+	// fairWidth is the least width of a column of texts.
 	fairWidth = 12
-	// The only column of texts.
+	// leastWidth is the least width of a column of texts if the table has no other.
 	leastWidth = 8
-	// A value on the line of its name in a block; an ID or an outcome fits.
+	// stackWidth is the least width of a value on the line of its name in a block. An
+	// ID or an outcome fits into it.
 	stackWidth = 18
 )
 

@@ -43,12 +43,12 @@ type NodeStore struct {
 
 // The timeouts of a node's folder.
 const (
-	// The time between the last release and the closing of the outputs. A command
-	// that uses them repeatedly does not reopen them each time.
+	// idleTimeout is the time between the last release and the closing of the
+	// outputs. A command that uses them repeatedly does not reopen them each time.
 	idleTimeout = 300 * time.Millisecond
-	// How long Hold waits for another process to close the outputs.
+	// holdTimeout bounds the wait of Hold for another process to close the outputs.
 	holdTimeout = 3 * time.Second
-	// How long acquire waits for it.
+	// acquireTimeout bounds the same wait of acquire.
 	acquireTimeout = 20 * time.Second
 )
 

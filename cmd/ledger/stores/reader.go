@@ -76,7 +76,8 @@ const ViewsName = "views"
 type readerViews struct {
 	// log has the log's own checkpoints. It is only read.
 	log publish.ConsumerStore
-	// The folder ViewsName, or empty if another user owns the store's folder.
+	// beside has the checkpoints in the folder ViewsName. It is empty if another user
+	// owns the store's folder.
 	beside checkpointFolder
 }
 

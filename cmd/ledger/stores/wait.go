@@ -10,9 +10,9 @@ const ServeCommand = "ledger serve"
 
 // The times of waiting for another process to start or stop serving.
 const (
-	// The time between two attempts.
+	// RetryInterval is the time between two attempts.
 	RetryInterval = 20 * time.Millisecond
-	// How long a process waits until the holder of a folder hands it over.
+	// TakeoverTimeout is the time in which the holder of a folder must hand it over.
 	TakeoverTimeout = 20 * time.Second
 )
 

@@ -42,11 +42,11 @@ func (r Redelivery) withDefaults() Redelivery {
 }
 
 // A pending is the delivery state of a message, from the first delivery to the
-// acknowledgement or the dead letter. It is delivered to one subscription at a time,
-// except that a delivery without an answer within AckWait stays open while the
-// message goes to a second subscription: the first acknowledgement of any delivery
-// counts, and a refusal counts only from the latest. The subscription that dispatches
-// owns it; it is not synchronized.
+// acknowledgement or the dead letter. The message is delivered to one subscription at
+// a time, except that a delivery without an answer within AckWait stays open while
+// the message goes to a second subscription: the first acknowledgement of any
+// delivery counts, and a refusal counts only from the latest. The subscription that
+// dispatches owns the pending; it is not synchronized.
 type pending struct {
 	entry events.Entry
 	// template is the decoded message. Each delivery is a copy.

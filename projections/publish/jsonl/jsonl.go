@@ -32,7 +32,7 @@ type File struct {
 	// mu is held during writes and syncs.
 	mu struct {
 		sync.Mutex
-		// The open file. Its file is nil after Close.
+		// lockedFile is the open file. Its file is nil after Close.
 		lockedFile
 		// ids has the records that may be published again.
 		ids idCache
