@@ -123,7 +123,7 @@ func (v *View[S]) save(ctx context.Context) error {
 	if err == nil {
 		err = v.checkpoints.SaveCheckpoint(ctx, v.projection.Name, data)
 	}
-	v.policy.saved(time.Since(began)) // also after an error: the next one is due no sooner
+	v.policy.saved(time.Since(began)) // after an error too, so that the next attempt is no sooner due
 	if err != nil {
 		return fmt.Errorf("save checkpoint %s: %w: %w", v.projection.Name, ErrCheckpoint, err)
 	}

@@ -57,6 +57,7 @@ type memory struct {
 	}
 }
 
+// SaveCheckpoint stores a copy of data.
 func (m *memory) SaveCheckpoint(_ context.Context, name string, data []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -67,6 +68,7 @@ func (m *memory) SaveCheckpoint(_ context.Context, name string, data []byte) err
 	return nil
 }
 
+// LoadCheckpoint returns a copy of the data under a name, or nil.
 func (m *memory) LoadCheckpoint(_ context.Context, name string) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -76,6 +78,7 @@ func (m *memory) LoadCheckpoint(_ context.Context, name string) ([]byte, error) 
 // A full is a Checkpoints whose saves fail with errFull.
 type full struct{ memory }
 
+// errFull is the error of every save of a full.
 var errFull = errors.New("disk is full")
 
 func (*full) SaveCheckpoint(context.Context, string, []byte) error { return errFull }
@@ -95,6 +98,7 @@ func newDesk(seed uint64) *desk {
 	return &desk{ledger: events.NewLedger(store, log.Mint, func() time.Time { return at }), store: store, session: log.Mint.Session()}
 }
 
+// stream returns the session's stream.
 func (d *desk) stream() events.Stream { return events.SessionStream(d.session) }
 
 // prompt appends n prompts, whose texts are their numbers from 0.
@@ -233,6 +237,7 @@ func TestAwaitReturnsOnceTheEventIsFolded(t *testing.T) {
 	})
 }
 
+// errDone is the cause with which the tests end a view.
 var errDone = errors.New("done")
 
 // Loading a checkpoint wakes the waiters for events that it holds.

@@ -30,10 +30,13 @@ type lender struct {
 	lent int
 }
 
+// Scan, Headers and Split evaluate a query on the slice.
 func (l *lender) Scan(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
 	return events.Scan(ctx, l.Slice, q)
 }
 
+// Lend yields the entries of a query and overwrites their bytes after each step of
+// the loop.
 func (l *lender) Lend(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		for e, err := range events.Scan(ctx, l.Slice, q) {

@@ -54,7 +54,7 @@ func TestWhatTheProgramSaysIsNoPrompt(t *testing.T) {
 	for _, c := range []struct {
 		content, beside string
 		prompt          string
-		context         []string // source and text
+		context         []string // each a source and a text
 		ran             []events.CommandRan
 	}{
 		{"mend it", "", "mend it", nil, nil},

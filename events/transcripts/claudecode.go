@@ -259,6 +259,8 @@ func (f *sessionFile) readRecord(r fileRecord, document []byte) {
 	if f.firstDigest == (contentDigest{}) {
 		f.firstDigest = sumParts(document)
 	}
+	// The file can have several sessions. A record without a session ID belongs to
+	// the session of the record before it.
 	if f.source == "" {
 		f.source = truncate(string(r.Session), maxName)
 	}
@@ -266,9 +268,12 @@ func (f *sessionFile) readRecord(r fileRecord, document []byte) {
 		r.Session = f.current
 	}
 	f.current = r.Session
+	// A copied record becomes the record that was copied, so that the files of both
+	// sessions record it once.
 	if r.Forked.Session != "" && r.Forked.UUID != "" {
 		r.Session, r.UUID = jsonText(truncate(string(r.Forked.Session), maxName)), r.Forked.UUID
 	}
+	// A record without a time happened no earlier than the one before it.
 	if at, ok := r.timestamp(); ok {
 		f.at = at
 	}
@@ -326,6 +331,8 @@ func (f *sessionFile) recordKey(r fileRecord, document []byte) (key string, agai
 		f.lineCounts[whole]++
 		return fmt.Sprintf("%x/%d", whole, f.lineCounts[whole]), r.Timestamp != "" && f.lineCounts[whole] > 1
 	}
+	// The format can repeat a record with the same uuid and message, at another time
+	// or place.
 	id, said := sumParts(string(r.UUID)), r.messageDigest()
 	before, known := f.records[id]
 	switch {
@@ -365,6 +372,7 @@ func (f *sessionFile) sessionKeyOf(r fileRecord) sessionKey {
 	if !r.Sidechain {
 		return key
 	}
+	// A repeated record keeps the session to which its first occurrence belongs.
 	if root, known := f.agentKeys[r.UUID]; r.UUID != "" && known {
 		return root
 	}
@@ -395,11 +403,13 @@ func (f *sessionFile) finish() (*Transcript, error) {
 			`{"type":"user","sessionId":…,"message":{"content":…}}; formats that are known: %s`,
 			f.report.File, ErrForeign, f.foreign, f.similarFormat(), claudeCode)
 	}
+	// The sessions of these records have no event, so there is no stream for them.
 	for _, kinds := range f.pendingKinds {
 		for _, kind := range kinds {
 			f.countIgnored(kind)
 		}
 	}
+	// A session can begin before the call that started it is read.
 	for _, c := range f.order {
 		c.spawner = f.spawners[c.key]
 	}
@@ -413,6 +423,8 @@ func (f *sessionFile) finish() (*Transcript, error) {
 		t.Session = f.sessionID(sessionKey{session: f.source}, f.at)
 	}
 	t.Report.Session = t.Session
+	// Only reading needs these; a Transcript holds the texts of its events and no
+	// other part of the file.
 	f.records, f.lineCounts, f.agentKeys, f.pending, f.pendingKinds, f.calls, f.earlyResults, f.awaitedSpawns = nil, nil, nil, nil, nil, nil, nil, nil
 	return t, nil
 }
@@ -423,6 +435,8 @@ func (f *sessionFile) recordSpawn(child sessionKey, by *modelCall) {
 	if f.spawners[child] != nil {
 		return
 	}
+	// Follow the chain of calls upwards from the new one: it must end, and must not
+	// contain the child.
 	depth := 0
 	for above := by; above != nil; above = f.spawners[above.reply.session.key] {
 		if depth++; above.reply.session.key == child || depth > maxCandidates {

@@ -75,7 +75,8 @@ type recordOrigin struct {
 	Kind jsonText `json:"kind"`
 }
 
-// A compactMetadata is the reason and the token counts of a compaction.
+// A compactMetadata is the reason of a compaction, in which the program replaces the
+// conversation by a summary, and the numbers of tokens before and after.
 type compactMetadata struct {
 	Trigger jsonText  `json:"trigger"`
 	Before  jsonCount `json:"preTokens"`
@@ -97,9 +98,12 @@ type progressData struct {
 // An attachment is data that the program adds between messages: queued prompts, the
 // results of hooks, and files. The Type decides which fields are set.
 type attachment struct {
-	Type      jsonText        `json:"type"`
-	Prompt    json.RawMessage `json:"prompt"`
-	Mode      jsonText        `json:"commandMode"`
+	Type jsonText `json:"type"`
+	// Prompt and Mode are the members of a queued message.
+	Prompt json.RawMessage `json:"prompt"`
+	Mode   jsonText        `json:"commandMode"`
+	// HookName and the following are the members of a hook: its name and event, the
+	// call that it is about, its command and its outputs.
 	HookName  jsonText        `json:"hookName"`
 	HookEvent jsonText        `json:"hookEvent"`
 	ToolUse   jsonText        `json:"toolUseID"`
@@ -116,18 +120,21 @@ type blockingError struct {
 	Command jsonText `json:"command"`
 }
 
-// A hookList is the hooks that ran at the end of a turn.
+// A hookList is the hooks that ran at the end of a turn. A hook is a configured
+// command that the program runs at an event.
 type hookList []struct {
 	Command jsonText `json:"command"`
 }
 
-// A chatMessage is the message of a user or assistant record.
+// A chatMessage is the message of a user or assistant record, in the form of the
+// provider's API. Records of one reply have the same ID and repeat the Usage so far.
 type chatMessage struct {
 	ID         jsonText        `json:"id"`
 	Model      jsonText        `json:"model"`
 	StopReason jsonText        `json:"stop_reason"`
 	Content    json.RawMessage `json:"content"`
-	Usage      struct {
+	// Usage has the numbers of tokens that the provider counted.
+	Usage struct {
 		Input      jsonCount `json:"input_tokens"`
 		Output     jsonCount `json:"output_tokens"`
 		CacheRead  jsonCount `json:"cache_read_input_tokens"`
@@ -138,16 +145,19 @@ type chatMessage struct {
 // A contentBlock is one part of a message or result: text, thinking, a call, a result
 // or media. The Type decides which fields are set.
 type contentBlock struct {
-	Type      jsonText        `json:"type"`
-	Text      jsonText        `json:"text"`
-	Thinking  jsonText        `json:"thinking"`
-	ID        jsonText        `json:"id"`
-	Name      jsonText        `json:"name"`
-	Input     json.RawMessage `json:"input"`
+	Type     jsonText `json:"type"`
+	Text     jsonText `json:"text"`
+	Thinking jsonText `json:"thinking"`
+	// ID, Name and Input are the members of a call.
+	ID    jsonText        `json:"id"`
+	Name  jsonText        `json:"name"`
+	Input json.RawMessage `json:"input"`
+	// ToolUseID, Content and IsError are the members of a result.
 	ToolUseID jsonText        `json:"tool_use_id"`
 	Content   json.RawMessage `json:"content"`
 	IsError   jsonFlag        `json:"is_error"`
-	Source    struct {
+	// Source is the data of an image or document.
+	Source struct {
 		Type      jsonText `json:"type"`
 		MediaType jsonText `json:"media_type"`
 		Data      jsonText `json:"data"`
@@ -187,6 +197,8 @@ func contentBlocks(content json.RawMessage) []contentBlock {
 		decodeLenient(content, &b)
 		b.raw = content
 		return []contentBlock{b}
+	// A nested array has no meaning in the format. Ignoring it also bounds the depth
+	// of the recursion.
 	case '[':
 		var elements []json.RawMessage
 		decodeLenient(content, &elements)
@@ -272,6 +284,7 @@ func (r fileRecord) timestamp() (time.Time, bool) {
 		}
 		at = time.UnixMilli(ms)
 	}
+	// Events have times in UTC to the microsecond.
 	at = at.UTC().Truncate(time.Microsecond)
 	return at, at.Year() >= 1970 && at.Year() < 10000
 }

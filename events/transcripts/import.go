@@ -155,6 +155,8 @@ func (i *Importer) parent(t *Transcript, c *fileSession) domain.SessionID {
 	switch {
 	case c.key.agent == "":
 		return domain.SessionID{}
+	// Another file recorded the parent of this session, and both together would form
+	// a cycle.
 	case c.spawner != nil && i.isDescendant(c.spawner.reply.session.session, c.session):
 		t.Report.Ignored["sub-agent that comes of itself"]++
 		c.spawner = nil
@@ -178,6 +180,7 @@ func (i *Importer) importSession(ctx context.Context, t *Transcript, c *fileSess
 	if err != nil {
 		return 0, err
 	}
+	// From here on the IDs of the session are the stored ones.
 	if c.stored = own.ids; !own.opened.IsZero() {
 		c.opened = own.opened
 	}
@@ -196,6 +199,7 @@ func (i *Importer) importSession(ctx context.Context, t *Transcript, c *fileSess
 	if added += n; err != nil {
 		return added, err
 	}
+	// Later files of this importer find the session.
 	known := i.sessions[c.source]
 	if known == nil {
 		known = i.addSession(c.source, c.session, parent)
@@ -214,6 +218,7 @@ func (i *Importer) linkAgents(ctx context.Context, t *Transcript) (added int, er
 	for _, c := range t.file.order {
 		of[t.file.sourceName(c.key)] = true
 	}
+	// The calls of this file need no search in the ledger.
 	for child, c := range t.file.spawners {
 		i.spawns[t.file.sourceOf(child)] = spawnCall{c.reply.session.session, c.reply.messageID(), c.call.ID}
 	}
@@ -240,7 +245,10 @@ func (i *Importer) linkAgent(ctx context.Context, source string, child *imported
 	by, known := i.spawns[child.source]
 	main := i.sessions[source]
 	switch {
+	// Record the call that started the sub-agent.
 	case known && by.parent != child.id && !i.isDescendant(by.parent, child.id):
+	// The call is not known: record the main session as the parent. A later file may
+	// have the call.
 	case main != nil && child.parent.IsZero() && main.id != child.id:
 		by = spawnCall{parent: main.id}
 	default:
@@ -253,6 +261,7 @@ func (i *Importer) linkAgent(ctx context.Context, source string, child *imported
 	}
 	c := &fileSession{session: child.id, opened: held.opened}
 	if d := c.spawnedDraft(by); held.events[suffixOf(d.ID)].revision == 0 {
+		// The event is appended now, after all events of the stream.
 		d.Time = held.last
 		if _, err := i.ledger.Append(ctx, stream, held.length, d); err != nil {
 			return 0, err
@@ -322,6 +331,8 @@ const (
 // contradiction leaves the stream unchanged. It counts the tolerated differences in
 // the report of t.
 func (h *storedStream) appendMissing(ctx context.Context, l *events.Ledger, t *Transcript, c *fileSession, drafts iter.Seq[events.Draft]) (added int, err error) {
+	// A contradiction must leave the stream unchanged, so compare everything before
+	// the first append.
 	if h.length > 0 {
 		differ := 0
 		for d := range drafts {

@@ -122,6 +122,8 @@ func outcomeOf(output string, isError bool, structured json.RawMessage) callOutc
 func errorOutcome(output string) callOutcome {
 	text := strings.TrimSpace(output)
 	head := text[:min(len(text), maxPhraseOffset)]
+	// An error of the program itself is between tags; the output of a command can
+	// begin with its exit code.
 	candidates := errorPhrases
 	if within, ok := strings.CutPrefix(head, "<tool_use_error>"); ok {
 		head, candidates = strings.TrimSpace(within), toolErrorPhrases
@@ -168,6 +170,7 @@ func userFeedback(text string) string {
 // flag, and otherwise end. Both the text and the structured value must show the
 // interruption, as a command can print such a text.
 func abortedOutcome(end callOutcome, output string, structuredValue json.RawMessage) callOutcome {
+	// The text alone is no sign, as a command can print it.
 	aborted := strings.Contains(output, "Command was aborted before completion")
 	late := strings.HasPrefix(strings.TrimSpace(output), "Command timed out after ")
 	if !aborted && !late {

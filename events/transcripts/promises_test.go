@@ -203,6 +203,7 @@ type cutStore struct {
 	left int
 }
 
+// errCut is the error of an append after the first left.
 var errCut = errors.New("cut")
 
 func (s *cutStore) Append(ctx context.Context, stream events.Stream, after events.Revision, records ...events.Record) error {

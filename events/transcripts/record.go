@@ -57,6 +57,7 @@ func (f *sessionFile) readUser(s parsedRecord) {
 			s.resultCount++
 		}
 	}
+	// Results come first, because the text of the record follows them in the session.
 	for i, b := range parts {
 		if b.Type == "tool_result" {
 			f.readResult(s, b, i)
@@ -106,6 +107,7 @@ func (f *sessionFile) splitProgramText(s parsedRecord, parts []contentBlock, pro
 			own = append(own, b)
 			continue
 		}
+		// Keep the part if it has text of the user, or no tag at all.
 		rest, found := splitTags(string(b.Text))
 		f.addTagged(s, i, found)
 		if len(found) == 0 || strings.TrimSpace(rest) != "" {
@@ -191,6 +193,8 @@ func splitTags(text string) (rest string, found []taggedText) {
 	rest = text
 	for {
 		head := strings.TrimSpace(rest)
+		// Each known tag at the beginning belongs to the program. The first other
+		// text ends the search.
 		tag, body, ok := openingTag(head)
 		if !ok {
 			break
@@ -202,6 +206,8 @@ func splitTags(text string) (rest string, found []taggedText) {
 	const opens, closes = "<system-reminder>", "</system-reminder>"
 	for {
 		tail := strings.TrimSpace(rest)
+		// The reminder must reach to the end of the text, and must not contain
+		// another end tag: otherwise the user quotes it.
 		at := strings.LastIndex(tail, opens)
 		if at < 0 || !strings.HasSuffix(tail, closes) || strings.Count(tail[at:], closes) != 1 {
 			break
@@ -270,6 +276,8 @@ func (f *sessionFile) readAssistant(s parsedRecord) {
 	}
 	f.noteMessage(m)
 	parts := contentBlocks(m.Content)
+	// An error of the provider looks like a reply of a synthetic model. With a call
+	// in it, it is a real reply.
 	if bool(s.record.APIError) && !slices.ContainsFunc(parts, func(b contentBlock) bool { return b.Type == "tool_use" }) {
 		failed := events.ProviderFailed{Detail: f.limitContext(plainText(parts), "api error"), Status: int64(s.record.Status)}
 		f.whenOpened(s.session, "api error", func(c *fileSession) { c.addFact(s.time, failed, "provider", s.key) })
@@ -320,6 +328,7 @@ func (f *sessionFile) readProgress(s parsedRecord, document []byte) {
 	default:
 		f.countIgnored("progress/" + string(data.Type))
 	}
+	// A hook before the call does not show that the call runs.
 	if data.Type == "hook_progress" && !strings.HasPrefix(string(data.HookEvent), "PostToolUse") {
 		return
 	}
@@ -353,6 +362,8 @@ func (f *sessionFile) readAgentProgress(s parsedRecord, document []byte) {
 	}
 	var inner fileRecord
 	decodeLenient(data.Message, &inner)
+	// The inner record names no session; it belongs to the sub-agent of the outer
+	// one.
 	inner.Session, inner.Sidechain, inner.Agent = s.record.Session, true, data.Agent
 	if inner.Agent == "" {
 		inner.Agent = s.record.ParentToolUse

@@ -106,6 +106,7 @@ func (r *modelReply) drafts() []events.Draft {
 			turn.Tools = append(turn.Tools, o)
 		}
 	}
+	// The turn caused the reply, and the last prompt caused the turn.
 	d := events.Draft{ID: r.session.eventID(r.at, "turn", r.key), Time: r.at, Event: turn}
 	if r.cause != nil {
 		d.Causation = r.cause.eventID()
@@ -145,6 +146,8 @@ func (f *sessionFile) readCall(s parsedRecord, r *modelReply, b contentBlock) {
 	}
 	for _, c := range r.calls {
 		if c.call.ID == id {
+			// A repeated call has the same input, whose members may have another
+			// order.
 			same := c.inputDigest == sumParts(b.Input) || c.inputDigest == contentDigest{} && sameInput(c.call.Input, b.Input)
 			if c.call.Name != truncate(string(b.Name), maxName) || !same {
 				f.refuse("call %q comes again in the same reply with another name or input", id)
@@ -152,6 +155,8 @@ func (f *sessionFile) readCall(s parsedRecord, r *modelReply, b contentBlock) {
 			return
 		}
 	}
+	// Each call counts towards the size of the reply, so that many small calls cannot
+	// exceed the limit of the event.
 	if r.size += callOverhead + len(id) + min(len(b.Name), maxName); r.size > maxText {
 		f.refuse("call %q: its reply is too long with it", id)
 		return

@@ -81,6 +81,7 @@ func (f *sessionFile) fillResult(r *callResult, b contentBlock, s parsedRecord) 
 		}
 		return
 	}
+	// A successful settlement has at least one content.
 	if r.content = shown; len(shown) == 0 {
 		r.content = domain.Contents{domain.Text("")}
 	}
@@ -162,6 +163,8 @@ func (f *sessionFile) attach(r *callResult, c *modelCall) {
 // stream.
 func (f *sessionFile) attachEarly(c *modelCall) {
 	for _, early := range f.earlyResults[c.call.ID] {
+		// The early result keeps its step, so that a file that ends before the call
+		// has an orphan; it has no event once the call is there.
 		found := *early
 		early.attachedLater = true
 		found.session = c.reply.session

@@ -105,6 +105,7 @@ func (f *sessionFile) sessionFor(s parsedRecord) *fileSession {
 	if s.session.agent == "" {
 		f.main = c
 	}
+	// Facts that came before the first event of the session follow its opening.
 	waiting := f.pending[s.session]
 	delete(f.pending, s.session)
 	delete(f.pendingKinds, s.session)
@@ -145,6 +146,7 @@ func (c *fileSession) changeSetting(name, value string, at time.Time) {
 	if value = truncate(value, maxName); value == "" || c.settings[name] == value {
 		return
 	}
+	// The opening has the first location.
 	if name == events.SettingLocation && c.cwd == "" {
 		c.cwd, c.cwdAt, c.settings[name] = value, at, value
 		return

@@ -105,6 +105,7 @@ func (h *storedStream) addEvent(v events.Envelope) error {
 		rememberID(h.ids, e.Message)
 		if key := (callIdentity{e.Message, e.Call}); h.settled[key].IsZero() {
 			h.settled[key] = v.ID
+			// sameReading compares only texts and media.
 			e.Structured = nil
 			h.settlements[v.ID] = e
 		}
@@ -250,6 +251,7 @@ func (h *storedStream) adjust(d events.Draft) (events.Draft, bool) {
 		return d, h.started[key] || h.settled[key].IsZero()
 	case events.CallSettled:
 		key := callIdentity{e.Message, e.Call}
+		// A lost call can be settled by recovery before its result is imported.
 		settlement := h.settled[key]
 		if settlement.IsZero() {
 			if h.started[key] {
@@ -264,6 +266,8 @@ func (h *storedStream) adjust(d events.Draft) (events.Draft, bool) {
 		if text == "" {
 			text = e.Content.Text()
 		}
+		// The ID derives from that of the draft, so that a further import recognizes
+		// the late result.
 		d.ID = storedID(h.ids, deriveID[domain.EventID](domain.IDFromBytes, d.Time, "late", d.ID.String(), d.Time.String()))
 		d.Causation = settlement
 		d.Event = events.LateResultObserved{
@@ -296,6 +300,8 @@ func (h *storedStream) remainder(d events.Draft) (rest events.Draft, grown, ok b
 		e.Tools = tools
 		rest := d
 		rest.Event = e
+		// The number of tools distinguishes this rest from the rest of a later
+		// import.
 		rest.ID = deriveID[domain.EventID](domain.IDFromBytes, d.Time, "rest", d.ID.String(), fmt.Sprint(len(tools)))
 		return rest, grown, true
 	case events.ReplyReceived:

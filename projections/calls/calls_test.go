@@ -244,10 +244,12 @@ func (d *desk) run(id domain.CallID) {
 	d.add(d.settled(id))
 }
 
+// key returns the key of a call in the last reply.
 func (d *desk) key(id domain.CallID) calls.Key {
 	return calls.Key{Session: d.session, Message: d.message, Call: id}
 }
 
+// state returns the state of the events so far.
 func (d *desk) state() *calls.State { return fold(d.log.Envelopes()) }
 
 // A breach is a history that breaks one law at one event.

@@ -69,7 +69,8 @@ func TestEveryCallIsFoundAndListedOnce(t *testing.T) {
 				t.Errorf("packed once more it is %d bytes, %v, want the same %d", len(repeated), err, len(data))
 			}
 			var readers sync.WaitGroup
-			for range 2 { // a State may be read by several goroutines
+			// Several goroutines may read a State.
+			for range 2 {
 				readers.Go(func() { checkMany(t, s, keys) })
 			}
 			readers.Wait()

@@ -146,12 +146,14 @@ type bench struct {
 	log *projectionstest.Log
 }
 
+// open opens a layer of a placement and returns its ID.
 func (b bench) open(p domain.Placement) domain.LayerID {
 	id := b.log.Mint.Layer()
 	b.log.Add(events.LayerStream(id), events.LayerOpened{Layer: id, Placement: p})
 	return id
 }
 
+// register registers tools in a layer with one event.
 func (b bench) register(layer domain.LayerID, tools ...domain.Name) domain.RegistrationID {
 	e := events.ToolsRegistered{Scope: b.log.Mint.Scope()}
 	for _, name := range tools {
@@ -160,14 +162,17 @@ func (b bench) register(layer domain.LayerID, tools ...domain.Name) domain.Regis
 	return domain.RegistrationOf(b.log.Add(events.LayerStream(layer), e).ID)
 }
 
+// close closes a registration and returns the event.
 func (b bench) close(layer domain.LayerID, r domain.RegistrationID) domain.EventID {
 	return b.log.Add(events.LayerStream(layer), events.RegistrationClosed{Registration: r, Reason: events.ScopeClosed}).ID
 }
 
+// closeLayer closes a layer and returns the event.
 func (b bench) closeLayer(layer domain.LayerID) domain.EventID {
 	return b.log.Add(events.LayerStream(layer), events.LayerClosed{Layer: layer, Reason: events.ProcessEnded}).ID
 }
 
+// state returns the state of the events so far.
 func (b bench) state() *catalog.State { return fold(b.log.Envelopes()) }
 
 // effective returns the registration of a name that is in effect in layers, or zero.

@@ -104,12 +104,15 @@ func newDesk() *desk {
 	return d
 }
 
+// add appends an event to the session's stream.
 func (d *desk) add(e events.Event) events.Envelope {
 	return d.log.Add(events.SessionStream(d.session), e)
 }
 
+// state returns the state of the events so far.
 func (d *desk) state() *conversation.State { return fold(d.log.Envelopes()) }
 
+// prompt appends a prompt.
 func (d *desk) prompt(text string) {
 	d.add(events.PromptAdmitted{Message: d.log.Mint.Message(), Text: text})
 }
@@ -127,10 +130,12 @@ func call(id domain.CallID) domain.Call {
 	return domain.Call{ID: id, Name: "read", Input: json.RawMessage(`{"path":"a"}`)}
 }
 
+// start appends the start of a call of the last turn.
 func (d *desk) start(message domain.MessageID, id domain.CallID) {
 	d.add(events.CallStarted{Turn: d.turn, Message: message, Call: id, Tool: "read"})
 }
 
+// settle appends the successful settlement of a call of the last turn.
 func (d *desk) settle(message domain.MessageID, id domain.CallID, text string) {
 	d.add(events.CallSettled{Turn: d.turn, Message: message, Call: id, Tool: "read", Outcome: domain.Succeeded, Began: true, Content: domain.Contents{domain.Text(text)}})
 }

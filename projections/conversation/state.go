@@ -61,7 +61,7 @@ type Message struct {
 	Reply  *Reply           `json:"reply,omitempty"`
 }
 
-// A Prompt is a message of the user. Event admitted it.
+// A Prompt is a message of the user. Event is the event that admitted it.
 type Prompt struct {
 	Text  string         `json:"text"`
 	Event domain.EventID `json:"event"`

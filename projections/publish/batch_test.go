@@ -53,6 +53,7 @@ type batcher struct {
 	batches [][]publish.Routed
 }
 
+// PublishBatch stores the batch as it is.
 func (b *batcher) PublishBatch(batch ...publish.Routed) error {
 	<-b.ready
 	b.batches = append(b.batches, batch)

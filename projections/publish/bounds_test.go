@@ -13,6 +13,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
 
+// at returns the position of record n.
 func at(n uint64) events.Position { return events.NewPosition(n, n) }
 
 // All records that are skipped behind an unfinished one take one slot, and the

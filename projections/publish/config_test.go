@@ -67,6 +67,7 @@ func environment(name string) (string, bool) {
 	return value, ok
 }
 
+// config has a publication with most keys, and one with the required keys alone.
 const config = `
 [[publish]]
 name = "bus"

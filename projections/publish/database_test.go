@@ -38,6 +38,7 @@ func straight(p events.Position) events.Position {
 	return events.NewPosition(prepare/100, prepare/100)
 }
 
+// skew maps the positions of entries.
 func (d database) skew(entries iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		for e, err := range entries {

@@ -109,6 +109,7 @@ type sink struct {
 	}
 }
 
+// Publish acknowledges the messages in order until refuse refuses one.
 func (s *sink) Publish(topic string, messages ...*message.Message) error {
 	for _, m := range messages {
 		if s.refuse != nil {
@@ -125,6 +126,7 @@ func (s *sink) Publish(topic string, messages ...*message.Message) error {
 
 func (s *sink) Close() error { return nil }
 
+// got returns the acknowledged messages so far.
 func (s *sink) got() []*message.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -27,7 +27,7 @@ func TestCloseReleasesALockThatAForkedChildHasOpen(t *testing.T) {
 	}
 	for _, entry := range open {
 		if target, err := os.Readlink("/proc/self/fd/" + entry.Name()); err == nil && target == filepath.Join(dir, "a") {
-			fd, _ := strconv.Atoi(entry.Name()) // it is a number
+			fd, _ := strconv.Atoi(entry.Name()) // the kernel names each entry with a number
 			if inherited, err = syscall.Dup(fd); err != nil {
 				t.Fatal(err)
 			}

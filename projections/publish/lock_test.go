@@ -302,7 +302,8 @@ func TestRetryReachesARunElsewhere(t *testing.T) {
 	if c := consumer(t, elsewhere, "a"); len(c.DeadLetters) != 1 || c.DeadLetters[0].Tries != 2 || c.DeadLetters[0].Retry {
 		t.Errorf("left set aside: %+v, want that at 4, tried twice", c.DeadLetters)
 	}
-	mend("4") // nobody asks for it again: a wish is granted once
+	// A run takes a request once: no request asks for this dead letter again.
+	mend("4")
 	catchUp(t, l.relay(), j, to)
 	if c := consumer(t, elsewhere, "a"); len(c.DeadLetters) != 1 {
 		t.Errorf("left set aside: %+v, want that at 4", c.DeadLetters)

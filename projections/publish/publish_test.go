@@ -579,7 +579,7 @@ func TestNoMoreIsInFlightThanThePolicySays(t *testing.T) {
 				return nil
 			}}
 			catchUp(t, d, job(t, name, func(j *publish.Job) { c.change(&j.Policy) }), to)
-			if acknowledged != 200 || worst > c.most+1 { // one waits to be let in
+			if acknowledged != 200 || worst > c.most+1 { // one more record waits for a slot
 				t.Errorf("%d acknowledged, at worst %d read and not, want 200 and at most %d", acknowledged, worst, c.most+1)
 			}
 		})
@@ -593,6 +593,7 @@ type counting struct {
 	n  int
 }
 
+// count returns the number of entries yielded so far.
 func (c *counting) count() int { c.mu.Lock(); defer c.mu.Unlock(); return c.n }
 
 // stalled reports whether ReadAll has yielded n entries.
@@ -710,6 +711,7 @@ type memory struct {
 	full bool
 }
 
+// errFull is the error of a save of a full memory.
 var errFull = errors.New("no room")
 
 func (k *memory) SaveCheckpoint(_ context.Context, name string, data []byte) error {

@@ -111,11 +111,14 @@ type bench struct {
 	app, loc, own, far domain.LayerID
 }
 
+// here is the location of the session, there another one.
 const (
 	here  = "/home/ada/here"
 	there = "/home/ada/there"
 )
 
+// newBench returns a bench with a session and four layers of one process, opened in
+// the reverse order of their precedence.
 func newBench() *bench {
 	log := projectionstest.NewLog(1)
 	b := &bench{log: log, process: log.Mint.Process(), session: log.Mint.Session()}
@@ -127,12 +130,15 @@ func newBench() *bench {
 	return b
 }
 
+// open opens a layer and returns its ID.
 func (b *bench) open(e events.LayerOpened) domain.LayerID {
 	e.Layer = b.log.Mint.Layer()
 	b.log.Add(events.LayerStream(e.Layer), e)
 	return e.Layer
 }
 
+// register registers tools in a layer. The words are their description, and so decide
+// their fingerprints.
 func (b *bench) register(layer domain.LayerID, words string, tools ...domain.Name) events.Envelope {
 	e := events.ToolsRegistered{Scope: b.log.Mint.Scope()}
 	for _, name := range tools {
@@ -141,6 +147,7 @@ func (b *bench) register(layer domain.LayerID, words string, tools ...domain.Nam
 	return b.log.Add(events.LayerStream(layer), e)
 }
 
+// close closes the registration that r recorded.
 func (b *bench) close(layer domain.LayerID, r events.Envelope) events.Envelope {
 	return b.log.Add(events.LayerStream(layer), events.RegistrationClosed{Registration: domain.RegistrationOf(r.ID), Reason: events.ScopeClosed})
 }

@@ -105,6 +105,8 @@ func (d *Doctor) Run(ctx context.Context, write bool) error {
 	}
 	e := &Report{Store: at.String(), OK: true, Checks: []Check{}}
 	e.pass("program", "ledger %s", d.Version)
+	// The checks of an open store need a folder with a store, or a database, whose
+	// errors the checks report.
 	reachable := true
 	if at.Database == "" {
 		reachable = d.examineFolder(ctx, e, at.Folder)
@@ -122,6 +124,7 @@ func (d *Doctor) Run(ctx context.Context, write bool) error {
 	if err := d.Object(e, func() { d.doctorPage(e) }); err != nil || e.OK {
 		return err
 	}
+	// The page shows the failures already; JSON readers see the fault too.
 	return &fault.Error{Exit: fault.ExitFailed, Code: "unwell", Err: fmt.Errorf("doctor: a check of %s failed", e.Store), Quiet: d.Format == render.AsTable}
 }
 

@@ -39,7 +39,7 @@ func TestClusterIsChecked(t *testing.T) {
 	for name, c := range map[string]struct {
 		nodes []eventstoredb.Node
 		ok    bool
-		says  string // empty: nothing is said
+		says  string // the detail; empty: no finding
 	}{
 		"one alone":  {[]eventstoredb.Node{{Address: "a:1", Members: []eventstoredb.Member{node("a:1", "Leader", true)}}}, true, ""},
 		"untold":     {[]eventstoredb.Node{{Address: "a:1"}, {Address: "b:1"}}, true, ""},

@@ -23,6 +23,7 @@ func (d *Doctor) examineNetwork(ctx context.Context, e *Report, at stores.Addres
 	if err != nil {
 		return err
 	}
+	// The client sends credentials only over TLS.
 	if u := at.Database[strings.Index(at.Database, "://")+len("://"):]; strings.Contains(u, "@") && at.Plain() {
 		e.fail("credentials", "remove tls=false, or the user and the password", "the user and the password of the connection string are never sent, because TLS is off")
 	}
@@ -59,6 +60,7 @@ func (e *Report) network(n eventstoredb.Node) {
 		}
 		open = append(open, text)
 	}
+	// A node that the connection string does not name was found through another node.
 	who := n.Address
 	if !n.Named {
 		who += ", which another node names,"
@@ -124,6 +126,8 @@ func (e *Report) node(n eventstoredb.Node) {
 // different leaders belong to different clusters. It adds no finding for a single
 // node, or if no node lists members.
 func (e *Report) cluster(nodes []eventstoredb.Node) {
+	// Each node lists the members and their roles as it sees them. Nodes of one
+	// cluster see the same leader.
 	leaders, told := map[string]bool{}, 0
 	var first eventstoredb.Node
 	for _, n := range nodes {

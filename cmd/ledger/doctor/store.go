@@ -28,6 +28,7 @@ func (d *Doctor) examineStore(ctx context.Context, e *Report, at stores.Address,
 	}
 	s, err := open(ctx, at)
 	if err != nil {
+		// An invalid address is a mistake of the caller and not a finding.
 		if fault.Of(err).Exit == fault.ExitUsage {
 			return err
 		}
@@ -55,6 +56,7 @@ func (d *Doctor) examineStore(ctx context.Context, e *Report, at stores.Address,
 			e.failWith("rights", err)
 		}
 	}
+	// The checks below do not depend on each other.
 	rest := []step{{"disk", d.examineDisk}, {"records", d.examineRecords}, {"processes", d.examineProcesses}, {"consumers", d.examineConsumers}, {"views", d.examineViews}}
 	if write {
 		rest = slices.Insert(rest, 0, step{"writing", d.examineWriting})
@@ -204,6 +206,7 @@ func (d *Doctor) examineReading(ctx context.Context, e *Report, s *stores.Store)
 // database it also compares the clock: the server's creation time of the last record
 // with the times before and after the append.
 func (d *Doctor) examineWriting(ctx context.Context, e *Report, s *stores.Store) error {
+	// The stream may have records of earlier checks.
 	length := events.Revision(0)
 	for h, err := range events.Headers(ctx, s.Log, events.Query{Stream: probeStream, Backward: true}) {
 		if err != nil {
@@ -246,6 +249,8 @@ func (d *Doctor) examineDisk(ctx context.Context, e *Report, s *stores.Store) er
 	if s.Folder == nil {
 		return nil
 	}
+	// A reader has met no write, so that its own statistics are good. The ones of the
+	// last writer are in a checkpoint.
 	health, when := s.Folder.Log.Stats().Health, "now"
 	if health.Well() {
 		last, _, err := s.Folder.Log.LastSummary(ctx)

@@ -134,9 +134,9 @@ func fitInto(columns []column, width int) bool {
 }
 
 // shorten limits the columns texts, given by index, to the greatest common width at
-// which their sum is at most room, and reports whether that width is at least least,
-// or at least the full width of every column. Otherwise it leaves the columns as they
-// are. The width of the widest of them is widest.
+// which their sum is at most room. It reports false, and leaves the columns as they
+// are, if that width is below least and below the full width of some column. The
+// caller passes the full width of the widest of them in widest.
 func shorten(columns []column, texts []int, room, widest, least int) bool {
 	for level := widest; level >= min(least, widest); level-- {
 		sum := 0

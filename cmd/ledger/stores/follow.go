@@ -69,7 +69,7 @@ type folderFollower struct {
 // error of a serving process it reopens the folder once, because the process may be
 // about to end. A second error without a record in between is final.
 func (f *folderFollower) run(ctx context.Context) error {
-	if f.store.ReadOnly { // otherwise the serving process may have ended: reopen first
+	if f.store.ReadOnly { // for a client, reopen first: the serving process may have ended
 		if err := f.pass(ctx); err != nil {
 			return err
 		}

@@ -94,7 +94,7 @@ func (n *NodeStore) Hold(ctx context.Context) (*outputs.Store, error) {
 		t, err := n.try()
 		switch {
 		case err == nil && t.store != nil:
-			return t.store, nil // without release: Close closes it
+			return t.store, nil // the lease is not released: Close closes the outputs
 		case err == nil:
 			n.forget(t)
 		case !errors.Is(err, outputs.ErrInUse):

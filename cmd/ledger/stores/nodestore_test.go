@@ -101,7 +101,7 @@ func TestProcessesShareANodesFolder(t *testing.T) {
 type nodeServer struct {
 	node   *NodeStore
 	http   *httptest.Server
-	silent atomic.Bool // stores the blob of a PUT request and closes the connection without a response
+	silent atomic.Bool // if set, the server stores the blob of a PUT request and closes the connection without a response
 }
 
 // serveNode holds the outputs in dir, serves them over TLS and writes the endpoint file by

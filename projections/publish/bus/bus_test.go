@@ -137,7 +137,7 @@ func TestAGroupGoesOnWhereItWas(t *testing.T) {
 	}
 	from, s := subscribe(t, first, "g", "t")
 	receive(t, from).Ack()
-	if m := receive(t, from); m.UUID != "1" { // not acknowledged
+	if m := receive(t, from); m.UUID != "1" { // received and not acknowledged
 		t.Fatalf("got %s, want 1", m.UUID)
 	}
 	if err := s.Close(); err != nil {

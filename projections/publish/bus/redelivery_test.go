@@ -170,7 +170,7 @@ func TestAnUnansweredMessageGoesToAnotherSubscriber(t *testing.T) {
 		t.Error("the context of a message ended that can still be acknowledged")
 	}
 	slow.Ack()
-	for range 5 { // by either
+	for range 5 { // deliveries to either subscription
 		select {
 		case slow = <-first:
 		case slow = <-second:
@@ -200,7 +200,7 @@ func TestAClosedSubscriberGivesItsMessageBack(t *testing.T) {
 		case m = <-first:
 			from = second
 		case m = <-second:
-			m.Nack() // until the first one has it
+			m.Nack() // the second subscription refuses it until the first one receives it
 		}
 	}
 	if err := closing.Close(); err != nil {

@@ -202,8 +202,8 @@ func TestAnExistingStreamIsUsed(t *testing.T) {
 		t.Errorf("MINE has %+v (%v), want the message", about, err)
 	}
 	for target, text := range map[string]string{
-		s.ClientURL() + "?stream=OTHER": "mine.{kind}",         // another keeps them
-		s.ClientURL():                   "{category}.x-{kind}", // MINE has some of them
+		s.ClientURL() + "?stream=OTHER": "mine.{kind}",         // MINE stores these subjects
+		s.ClientURL():                   "{category}.x-{kind}", // MINE stores some of these subjects
 	} {
 		if _, err := jetstream.Open(t.Context(), target, topic(t, text), "test"); !errors.Is(err, jetstream.ErrStream) {
 			t.Errorf("Open(%q) for %s = %v, want ErrStream", target, text, err)

@@ -36,6 +36,8 @@ const (
 // streams is the number of streams of records in the store.
 const streams = 40
 
+// TestMain runs publishAll in place of the tests if the environment sets
+// publisherStore.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(publisherStore); dir != "" {
 		if err := publishAll(dir, os.Getenv(publisherTarget)); err != nil {
@@ -97,7 +99,7 @@ func TestAllArriveThoughPublisherAndServerDie(t *testing.T) {
 	kills := 0
 	for n := range publisherKills + serverRestarts {
 		watching.await(t, uint64((n+1)*records/(publisherKills+serverRestarts+2)))
-		if n%3 == 2 { // the third and the sixth
+		if n%3 == 2 { // the third and the sixth step restart the server
 			stop(s)
 			s = serve(t, func(o *server.Options) { o.StoreDir, o.Port = kept, port })
 			continue
@@ -223,6 +225,7 @@ func (p publisher) kill(t *testing.T) bool {
 // server.
 type watcher struct{ js nats.JetStreamContext }
 
+// watch returns a watcher whose connection survives restarts of the server.
 func watch(t *testing.T, target string) watcher {
 	t.Helper()
 	conn, err := nats.Connect(target, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))

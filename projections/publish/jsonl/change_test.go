@@ -24,6 +24,8 @@ import (
 // value is the path of the file.
 const fullDisk = "LEDGER_TEST_FULL_DISK"
 
+// TestMain runs the program of fullDisk in place of the tests if the environment sets
+// that variable.
 func TestMain(m *testing.M) {
 	if path := os.Getenv(fullDisk); path != "" {
 		if err := publishToAFullDisk(path); err != nil {
@@ -126,7 +128,7 @@ func TestARemovedFileIsRecreated(t *testing.T) {
 			t.Errorf("%s: Open again = %v, want ErrInUse", what, err)
 		}
 		if what == "moved" {
-			put(t, open(t, path+".1", at(0)), 3, 3) // it was given up
+			put(t, open(t, path+".1", at(0)), 3, 3) // the moved file is unlocked
 		}
 	}
 	dir := filepath.Join(t.TempDir(), "dir")

@@ -146,8 +146,8 @@ func TestLinesLongerThanAChunkAreFound(t *testing.T) {
 	holds(t, path, 5)
 }
 
-// Open returns an ErrForeign for a file with other contents and does not change it.
-// The partial first line of a record is no such file.
+// Open returns an ErrForeign for a file with other contents and does not change it. A
+// partial first line of a record is not foreign: Open removes it.
 func TestAForeignFileIsNotChanged(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"notes", "notes\n", "{}\n", `{"id":"x"}` + "\n", `{"id":"x","position":"y"}` + "\n", "\n", "{\"i"} {
@@ -156,7 +156,7 @@ func TestAForeignFileIsNotChanged(t *testing.T) {
 			t.Fatal(err)
 		}
 		f, err := jsonl.Open(path, at(0))
-		if text == "{\"i" { // half of a first line
+		if text == "{\"i" { // the beginning of a first line
 			if err != nil {
 				t.Errorf("%q: Open = %v, want none", text, err)
 			}
