@@ -17,8 +17,8 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// presents is a tool with a value, shown as content; as it is, where there is
-// none.
+// presents returns a tool that returns value. Its presentation is content; without
+// content it has none, and the model reads the value.
 func presents(t testing.TB, value any, content ...domain.Content) domain.Tool {
 	t.Helper()
 	data, err := json.Marshal(value)
@@ -31,7 +31,7 @@ func presents(t testing.TB, value any, content ...domain.Content) domain.Tool {
 	})
 }
 
-// settlesIn returns how the one call of a tool settles within limits.
+// settlesIn settles one call of a tool under limits and returns its settlement.
 func (w *world) settlesIn(l registry.Limits, tool domain.Tool) domain.Settlement {
 	w.t.Helper()
 	layer := w.application()
@@ -39,7 +39,8 @@ func (w *world) settlesIn(l registry.Limits, tool domain.Tool) domain.Settlement
 	return w.settle(w.materialize(w.registry(registry.Config{Limits: l}, layer)), "c", "a", `{}`)
 }
 
-// checkRetained holds what an end says of its outputs against what is kept.
+// checkRetained fails the test unless the outputs that a settlement names are exactly
+// want, by channel, and the store has them in full.
 func (w *world) checkRetained(s domain.Settlement, want map[domain.Channel]string) {
 	w.t.Helper()
 	kept := w.outputs.kept()
@@ -75,6 +76,8 @@ func (w *world) checkPreview(text string, s domain.Settlement, c domain.Channel)
 	}
 }
 
+// A text over the limit is stored in full, and the settlement has its preview as its
+// only text.
 // Scenario 50.
 func TestTextOverTheLimitIsKeptWholeAndPreviewedOnce(t *testing.T) {
 	t.Parallel()
@@ -88,6 +91,8 @@ func TestTextOverTheLimitIsKeptWholeAndPreviewedOnce(t *testing.T) {
 	}
 }
 
+// An output within the limits is in the settlement unchanged, and the store has no
+// copy.
 func TestOutputWithinLimitsIsShownAsItIsAndKeptNowhere(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
@@ -100,6 +105,8 @@ func TestOutputWithinLimitsIsShownAsItIsAndKeptNowhere(t *testing.T) {
 	}
 }
 
+// One byte or one line over the limit is enough to retain an output; at the limit it is
+// not retained.
 func TestOneByteOrLineOverTheLimitIsRetained(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{strings.Repeat("x", 51201), strings.Repeat("\n", 2000)} {
@@ -110,6 +117,8 @@ func TestOneByteOrLineOverTheLimitIsRetained(t *testing.T) {
 	}
 }
 
+// A structured value over the limit is stored as indented JSON, the form that a model
+// reads, and previewed once.
 // Scenario 52.
 func TestValueOverTheLimitIsKeptAsIndentedJSONAndPreviewedOnce(t *testing.T) {
 	t.Parallel()
@@ -127,6 +136,7 @@ func TestValueOverTheLimitIsKeptAsIndentedJSONAndPreviewedOnce(t *testing.T) {
 	}
 }
 
+// Text and structured output have separate limits, and each is retained on its own.
 func TestChannelsAreBoundedApart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -143,6 +153,8 @@ func picture(n int) domain.Media {
 	return domain.Media{MIME: "image/png", Name: "p.png", Data: []byte(strings.Repeat("p", n))}
 }
 
+// Media up to the limit reach the model unchanged. Over the limit the call ends as
+// MediaTooLarge.
 // Scenario 53.
 // Scenario 55.
 func TestMediaAreNativeUpToTheirLimit(t *testing.T) {
@@ -186,6 +198,7 @@ func TestMediaAreNativeUpToTheirLimit(t *testing.T) {
 	}
 }
 
+// A text over the limit is previewed, and the media of the same output are unchanged.
 // Scenario 56.
 func TestMediaBesideTextOverTheLimitAreAsTheyWere(t *testing.T) {
 	t.Parallel()
@@ -203,6 +216,7 @@ func TestMediaBesideTextOverTheLimitAreAsTheyWere(t *testing.T) {
 	}
 }
 
+// A call whose output cannot be stored ends as RetentionFailed and not as a success.
 // Scenario 58.
 // Scenario 64.
 func TestOutputThatCannotBeKeptWholeIsNoSuccess(t *testing.T) {
@@ -222,6 +236,8 @@ func TestOutputThatCannotBeKeptWholeIsNoSuccess(t *testing.T) {
 	}
 }
 
+// Without a store of outputs, a call with an output over the limits ends as
+// RetentionFailed.
 func TestWithoutStorageWhatIsTooLargeIsNoSuccess(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -237,6 +253,7 @@ func TestWithoutStorageWhatIsTooLargeIsNoSuccess(t *testing.T) {
 	w.want(w.settle(m, "2", "b", `{}`), domain.Succeeded, "b")
 }
 
+// The limits of the Config apply, and not the default limits.
 // Scenario 61.
 func TestLimitsAreThoseOfTheConfig(t *testing.T) {
 	t.Parallel()
@@ -248,6 +265,7 @@ func TestLimitsAreThoseOfTheConfig(t *testing.T) {
 	w.want(got, domain.Succeeded, want)
 }
 
+// The content that a hook after the tool returns is bounded like that of the tool.
 func TestContentThatAHookMadeIsBoundedToo(t *testing.T) {
 	t.Parallel()
 	w, text := newWorld(t), strings.Repeat("h", 60000)
@@ -262,6 +280,7 @@ func TestContentThatAHookMadeIsBoundedToo(t *testing.T) {
 	w.checkRetained(got, map[domain.Channel]string{domain.TextChannel: text})
 }
 
+// Every reference in a recorded settlement names a stored output.
 func TestReferenceOnRecordResolvesInTheStoreOfOutputs(t *testing.T) {
 	t.Parallel()
 	store, err := outputs.Open("outputs", outputs.Config{FS: vfs.NewMem()})
@@ -297,6 +316,8 @@ func TestReferenceOnRecordResolvesInTheStoreOfOutputs(t *testing.T) {
 	}
 }
 
+// If the tool itself dropped bytes, the preview and the stored text give their number,
+// and the marker does not call the output full.
 func TestOutputOfWhichTheToolLostSomeIsNeverSaidToBeFull(t *testing.T) {
 	t.Parallel()
 	const lost, notice = 5_800_000, "[5800000 bytes of this output were lost and are kept nowhere]\n"

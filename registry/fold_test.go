@@ -17,7 +17,7 @@ import (
 	"github.com/settlement-ledger/ledger/registry"
 )
 
-// folded returns the catalog that the log gives.
+// folded returns the catalog that a fold of the log gives.
 func (w *world) folded() *catalog.State {
 	w.t.Helper()
 	p := catalog.Projection()
@@ -28,7 +28,8 @@ func (w *world) folded() *catalog.State {
 	return state
 }
 
-// sameAsLog holds what a registry over layers offers against a fresh fold.
+// sameAsLog fails the test unless the offer of a registry over layers equals that of a
+// fresh fold of the log.
 func (w *world) sameAsLog(r *registry.Registry, layers ...domain.LayerID) {
 	w.t.Helper()
 	want := []domain.Offered{}
@@ -96,8 +97,9 @@ func (s *shuffle) closeLayer(r *rapid.T) {
 	_ = rapid.SampledFrom(s.layers).Draw(r, "layer").Close(context.Background())
 }
 
-// check records what is owed and holds the registry's answers against a fresh
-// fold of the log: what it offers, and what it says of every earlier offer.
+// check records the pending events, and fails the test unless the offer of the
+// registry, and its verdict on every earlier offer, equal those of a fresh fold of
+// the log.
 func (s *shuffle) check(r *rapid.T) {
 	s.store.recover()
 	m, err := s.over.Materialize(context.Background(), registry.TurnSpec{ID: s.mint.Turn()})
@@ -134,6 +136,8 @@ func (s *shuffle) checkOffered(r *rapid.T, state *catalog.State, offer domain.Of
 	}
 }
 
+// At each step of a random history, the offer of the registry equals that of a fresh
+// fold of the log.
 func TestNothingIsKnownOfRegistrationsThatTheLogDoesNotHold(t *testing.T) {
 	t.Parallel()
 	tool := answers(t, "a").Tool
@@ -145,6 +149,8 @@ func TestNothingIsKnownOfRegistrationsThatTheLogDoesNotHold(t *testing.T) {
 	})
 }
 
+// The settlement of a stale call names the change and the registration in effect that a
+// fold of the log gives, also after several changes in two layers.
 func TestWithoutMishapsTheChangeIsTheOneOfTheLog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/settlement-ledger/ledger/registry"
 )
 
-// A spot is a place at which foreign code runs on the way of a call.
+// A spot is a place in the execution of a call at which foreign code runs.
 type spot struct {
 	name  string
 	began bool // the start is on record when it runs
@@ -43,12 +43,12 @@ func (d doing) Encode(string) (json.RawMessage, error) {
 	return json.RawMessage(`""`), nil
 }
 
-// An odd error runs do when its text is asked for.
+// An odd error runs do when its text is requested.
 type odd struct{ do func(context.Context) error }
 
 func (o odd) Error() string { _ = o.do(context.Background()); return "odd" }
 
-// A hung store of outputs runs do instead of keeping anything.
+// A hung store of outputs runs do in place of storing an output.
 type hung struct {
 	*drawer
 	do func(context.Context) error
@@ -112,6 +112,8 @@ func (s spot) materialize(w *world, do func(context.Context) error) *registry.Ma
 	return m
 }
 
+// Foreign code that ignores its interruption delays its call by no more than the grace
+// period, wherever it runs.
 func TestForeignCodeThatHangsHoldsNoCallBeyondTheGrace(t *testing.T) {
 	t.Parallel()
 	for _, s := range spots() {
@@ -145,6 +147,8 @@ func TestForeignCodeThatHangsHoldsNoCallBeyondTheGrace(t *testing.T) {
 	}
 }
 
+// Foreign code that returns when its context ends is interrupted without waiting for
+// the grace period.
 func TestForeignCodeThatHeedsItsContextIsInterruptedAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, s := range spots() {
@@ -171,6 +175,8 @@ func TestForeignCodeThatHeedsItsContextIsInterruptedAtOnce(t *testing.T) {
 	}
 }
 
+// A panic, an exit of the goroutine or an error of foreign code gives the call one end
+// and does not affect the next call.
 func TestForeignCodeThatBreaksLeavesOneEnd(t *testing.T) {
 	t.Parallel()
 	var none map[string]int
@@ -208,6 +214,8 @@ func TestForeignCodeThatBreaksLeavesOneEnd(t *testing.T) {
 	}
 }
 
+// An error that claims an interruption while the context is live is a defect of the
+// tool.
 func TestErrorThatClaimsAnInterruptionIsADefect(t *testing.T) {
 	t.Parallel()
 	for _, claimed := range []error{domain.ErrInterrupted, domain.ByUser, domain.ByDeadline, context.Canceled} {

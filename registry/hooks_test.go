@@ -12,7 +12,7 @@ import (
 	"github.com/settlement-ledger/ledger/registry"
 )
 
-// hooked returns a materialization of one tool, echo, that answers its input.
+// hooked returns a materialization of one tool, echo, which returns its input.
 func (w *world) hooked(c registry.Config) *registry.Materialization {
 	w.t.Helper()
 	l := w.application()
@@ -32,6 +32,8 @@ func rewrites(to string) registry.Before {
 	}
 }
 
+// The tool runs with the input that the hooks return, and the settlement has that input
+// if it differs from the requested one.
 func TestInputOfHooksIsWhatRunsAndIsOnRecordWhereItDiffers(t *testing.T) {
 	t.Parallel()
 	inPlace := func(_ context.Context, _ domain.Invocation, call domain.Call) (json.RawMessage, error) {
@@ -68,6 +70,8 @@ func TestInputOfHooksIsWhatRunsAndIsOnRecordWhereItDiffers(t *testing.T) {
 	}
 }
 
+// A hook before the tool that fails, panics or ends its goroutine ends the call as a
+// defect, and the tool does not run.
 func TestHookThatBreaksIsADefectAndRunsNothing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -88,6 +92,8 @@ func TestHookThatBreaksIsADefectAndRunsNothing(t *testing.T) {
 	}
 }
 
+// Hooks after the tool change the content that the model reads and not the structured
+// value.
 func TestHooksAfterRewriteWhatIsShownAndNotTheValue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -103,6 +109,7 @@ func TestHooksAfterRewriteWhatIsShownAndNotTheValue(t *testing.T) {
 	}
 }
 
+// A hook after the tool that breaks ends the call as a defect of a call that began.
 func TestHookAfterThatBreaksIsADefectOfACallThatBegan(t *testing.T) {
 	t.Parallel()
 	for name, hook := range map[string]registry.After{
@@ -124,6 +131,7 @@ func TestHookAfterThatBreaksIsADefectOfACallThatBegan(t *testing.T) {
 	}
 }
 
+// Hooks receive the invocation and the call.
 func TestHooksSeeTheInvocationOfTheCall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

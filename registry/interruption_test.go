@@ -17,6 +17,7 @@ import (
 	"github.com/settlement-ledger/ledger/registry"
 )
 
+// A call that is interrupted before its start runs no tool, and its end is on record.
 func TestInterruptionBeforeTheStartRunsNothingAndIsOnRecord(t *testing.T) {
 	t.Parallel()
 	for _, why := range []domain.Interruption{domain.ByUser, domain.ByShutdown, domain.Superseded, domain.ByDeadline} {
@@ -33,6 +34,8 @@ func TestInterruptionBeforeTheStartRunsNothingAndIsOnRecord(t *testing.T) {
 	}
 }
 
+// An interrupted call that could not run anyway, such as an unknown one, ends with that
+// outcome.
 func TestInterruptedCallThatCannotRunEndsAsThat(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -45,6 +48,7 @@ func TestInterruptedCallThatCannotRunEndsAsThat(t *testing.T) {
 	}
 }
 
+// If an interruption caused the error of a tool, the call ends as interrupted.
 func TestInterruptionOutranksTheErrorThatCameOfIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -62,6 +66,8 @@ func TestInterruptionOutranksTheErrorThatCameOfIt(t *testing.T) {
 	}
 }
 
+// A tool that succeeds in spite of an interruption has succeeded, and its output is
+// stored in full.
 func TestSuccessDespiteAnInterruptionStandsAndIsKeptWhole(t *testing.T) {
 	t.Parallel()
 	w, text := newWorld(t), strings.Repeat("t", 60000)
@@ -76,6 +82,8 @@ func TestSuccessDespiteAnInterruptionStandsAndIsKeptWhole(t *testing.T) {
 	}
 }
 
+// A hook that fails because of an interruption ends the call as interrupted and not as
+// a defect.
 func TestInterruptionOfAHookIsNoDefect(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -100,6 +108,8 @@ func TestInterruptionOfAHookIsNoDefect(t *testing.T) {
 	w.want(got, domain.Interrupted, domain.InterruptedWhile(domain.ByUser).Text)
 }
 
+// If an interruption cuts off the recording of the start, the call ends as interrupted,
+// and the tool does not run.
 func TestInterruptionOfTheStartEndsTheCallUnrun(t *testing.T) {
 	t.Parallel()
 	for name, m := range map[string]mishap{"nothing was added": nothing, "everything was added": added} {
@@ -120,6 +130,7 @@ func TestInterruptionOfTheStartEndsTheCallUnrun(t *testing.T) {
 	}
 }
 
+// An interrupted call whose start the journal refused ends as one that did not begin.
 func TestInterruptedCallWhoseStartWasRefusedDidNotBegin(t *testing.T) {
 	t.Parallel()
 	for name, refuse := range map[string]func(*world, context.CancelCauseFunc){
@@ -155,7 +166,8 @@ func TestInterruptedCallWhoseStartWasRefusedDidNotBegin(t *testing.T) {
 	}
 }
 
-// Without an end, the call would be tried again for ever.
+// A call whose start is too large for the store ends as a defect, and its tool does not
+// run. Without an end, the runner would try the call again without end.
 func TestCallWhoseStartIsTooLargeEndsUnrunAsADefect(t *testing.T) {
 	t.Parallel()
 	for name, interrupted := range map[string]bool{"as it is": false, "and interrupted": true} {
@@ -181,6 +193,8 @@ func TestCallWhoseStartIsTooLargeEndsUnrunAsADefect(t *testing.T) {
 	}
 }
 
+// Settle leaves a tool behind that ignores its interruption for the grace period, and
+// records the call as interrupted.
 func TestToolThatIgnoresItsInterruptionIsLeftBehindAfterTheGrace(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -237,6 +251,7 @@ func TestToolThatIgnoresItsInterruptionIsLeftBehindAfterTheGrace(t *testing.T) {
 	}
 }
 
+// Settle uses the result of a tool that returns within the grace period.
 func TestToolThatReturnsWithinTheGraceIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -256,6 +271,7 @@ func TestToolThatReturnsWithinTheGraceIsWaitedFor(t *testing.T) {
 	})
 }
 
+// A deadline of the context interrupts the call with the reason ByDeadline.
 func TestDeadlineIsAnInterruptionByDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -270,7 +286,8 @@ func TestDeadlineIsAnInterruptionByDeadline(t *testing.T) {
 	})
 }
 
-// A slow store of outputs takes its time, or what its context leaves of it.
+// A slow store of outputs takes a fixed time for each Keep, unless its context ends
+// before.
 type slow struct {
 	*drawer
 	takes time.Duration
@@ -285,6 +302,8 @@ func (s slow) Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader
 	}
 }
 
+// The grace period begins with the interruption and not with the step that it
+// interrupts.
 func TestGraceBeginsWithTheInterruption(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -321,6 +340,8 @@ func TestGraceBeginsWithTheInterruption(t *testing.T) {
 	}
 }
 
+// The result of a tool that was left behind is not recorded if the call has no recorded
+// end.
 func TestLateResultOfACallWithoutAnEndIsNotKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -346,6 +367,8 @@ func TestLateResultOfACallWithoutAnEndIsNotKept(t *testing.T) {
 	})
 }
 
+// The result of a tool that was left behind is recorded as late, after the end of its
+// call.
 func TestLateResultIsOnRecordBehindTheEndOfItsCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -369,8 +392,8 @@ func TestLateResultIsOnRecordBehindTheEndOfItsCall(t *testing.T) {
 	})
 }
 
-// A hostile journal does at random what a journal may: it fails before or
-// after it kept what it was given, and ends the contexts of calls.
+// The laws of calls hold with a journal that, at random, fails before or after it has
+// recorded an event, or ends the contexts of calls.
 func TestHostileJournalBreaksNoLawOfCalls(t *testing.T) {
 	t.Parallel()
 	for seed := range rounds(64, 200) {
@@ -408,13 +431,13 @@ func TestHostileJournalBreaksNoLawOfCalls(t *testing.T) {
 	}
 }
 
-// deaf returns a tool that returns text once it is released, whatever its
-// context.
+// deaf returns a tool that ignores its context and returns text when it is released.
 func deaf(t testing.TB, release <-chan struct{}, text string) domain.Tool {
 	t.Helper()
 	return does(t, func(context.Context, empty, domain.Invocation) (string, error) { <-release; return text, nil })
 }
 
+// Layers.Wait returns only after every tool that was left behind has ended.
 func TestWaitWaitsForEveryToolThatWasLeftBehind(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -436,8 +459,8 @@ func TestWaitWaitsForEveryToolThatWasLeftBehind(t *testing.T) {
 	})
 }
 
-// A tool that returns at the very moment at which its grace ends is waited for,
-// or is left behind and its result is late: no result is lost.
+// The result of a tool that returns at the very end of its grace period is either the
+// end of the call or recorded as late, and never lost.
 func TestResultAtTheEndOfTheGraceIsTheEndOrLate(t *testing.T) {
 	t.Parallel()
 	for range rounds(30, 100) {
@@ -462,6 +485,7 @@ func TestResultAtTheEndOfTheGraceIsTheEndOrLate(t *testing.T) {
 	}
 }
 
+// The settlement of a call whose output was lost has the last reported progress.
 func TestProgressIsKeptWithAnEndThatLostItsOutput(t *testing.T) {
 	t.Parallel()
 	says := func(content ...domain.Content) domain.Tool {

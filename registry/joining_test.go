@@ -15,7 +15,7 @@ import (
 	"github.com/settlement-ledger/ledger/registry"
 )
 
-// blocks is a tool that waits for release.
+// blocks returns a tool that waits for release.
 func blocks(t testing.TB, release <-chan struct{}) probe {
 	runs := new(atomic.Int64)
 	return probe{runs: runs, Tool: does(t, func(context.Context, map[string]int, domain.Invocation) (string, error) {
@@ -25,6 +25,8 @@ func blocks(t testing.TB, release <-chan struct{}) probe {
 	})}
 }
 
+// Concurrent Settle calls for one call run the tool once and return the same
+// settlement.
 func TestCallsOfOneCallJoinTheOneThatRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -62,6 +64,7 @@ func TestCallsOfOneCallJoinTheOneThatRuns(t *testing.T) {
 	})
 }
 
+// A joined Settle returns the error of the Settle that runs the call.
 func TestWhoJoinsGetsTheErrorOfTheOneThatRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -81,6 +84,7 @@ func TestWhoJoinsGetsTheErrorOfTheOneThatRuns(t *testing.T) {
 	})
 }
 
+// Settle of a call with a recorded settlement returns that settlement and runs no tool.
 func TestSettledCallIsAnsweredFromRecordAndRunsNothing(t *testing.T) {
 	t.Parallel()
 	w, p := newWorld(t), answers(t, "a")
@@ -103,6 +107,7 @@ func TestSettledCallIsAnsweredFromRecordAndRunsNothing(t *testing.T) {
 	w.wantKinds(w.session(), "CallStarted", "CallSettled")
 }
 
+// Calls with the same ID in different sessions or messages are different calls.
 func TestCallIsIdentifiedBySessionMessageAndIDTogether(t *testing.T) {
 	t.Parallel()
 	w, p := newWorld(t), answers(t, "a")
@@ -113,6 +118,8 @@ func TestCallIsIdentifiedBySessionMessageAndIDTogether(t *testing.T) {
 	p.ran(t, 2)
 }
 
+// Settle returns ErrBegan for a call that another process started and did not end, and
+// runs no tool.
 func TestCallThatBeganElsewhereIsNotRunAgain(t *testing.T) {
 	t.Parallel()
 	w, p := newWorld(t), answers(t, "a")
@@ -126,13 +133,15 @@ func TestCallThatBeganElsewhereIsNotRunAgain(t *testing.T) {
 	w.wantKinds(w.session(), []string{}...)
 }
 
-// unknowing is a journal that cannot say what is on record.
+// An unknowing journal returns an error for each query of a recorded call.
 type unknowing struct{ registry.Journal }
 
 func (unknowing) Recorded(context.Context, domain.MessageID, domain.CallID) (registry.Recorded, error) {
 	return registry.Recorded{}, errFull
 }
 
+// If the journal cannot report the record of a call, Settle returns its error and runs
+// no tool.
 func TestWithoutTheRecordNothingRuns(t *testing.T) {
 	t.Parallel()
 	w, p := newWorld(t), answers(t, "a")
@@ -142,6 +151,7 @@ func TestWithoutTheRecordNothingRuns(t *testing.T) {
 	p.ran(t, 0)
 }
 
+// Calls that run in parallel while tools are registered and closed each have one end.
 func TestManyCallsAtOnceWhileToolsComeAndGo(t *testing.T) {
 	t.Parallel()
 	w, p := newWorld(t), answers(t, "a")

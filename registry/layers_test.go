@@ -10,7 +10,8 @@ import (
 	"github.com/settlement-ledger/ledger/registry"
 )
 
-// openLayers returns the layers that the log has open, and how many it has.
+// openLayers returns the number of layers that are open in the log, and the number of
+// all layers.
 func (w *world) openLayers() (open, all int) {
 	w.t.Helper()
 	p := catalog.Projection()
@@ -26,8 +27,8 @@ func (w *world) openLayers() (open, all int) {
 	return open, all
 }
 
-// A process closes every layer that it opened, and those whose opening has an
-// uncertain outcome, and opens none afterwards.
+// Layers.Close closes every layer that the process opened, also those whose opening had
+// an unknown outcome, and no layer can be opened afterwards.
 func TestClosedLayersLeaveNoLayerOpen(t *testing.T) {
 	t.Parallel()
 	for name, m := range map[string]mishap{"nothing was added": nothing, "everything was added": added, "refused": mistaken} {

@@ -13,11 +13,11 @@ import (
 	"github.com/settlement-ledger/ledger/registry"
 )
 
-// small is a text within all limits; an event with it, and with a value of the
-// same size, has less than maxEvent bytes.
+// maxEvent bounds the bytes of an event with a text and a value within the default
+// limits.
 const maxEvent = 256 << 10
 
-// checkEvent holds the events of the session to a size.
+// checkEvent fails the test if an event of the session has more than maxEvent bytes.
 func (w *world) checkEvent() {
 	w.t.Helper()
 	for _, v := range w.read(w.session()) {
@@ -38,7 +38,7 @@ func fails(t testing.TB, err error) domain.Tool {
 
 const mega = 1 << 20
 
-// unknownKeys is an input with n keys that no schema has.
+// unknownKeys returns an input with n keys that no schema has.
 func unknownKeys(n int) string {
 	keys := make([]string, n)
 	for i := range keys {
@@ -47,6 +47,8 @@ func unknownKeys(n int) string {
 	return "{" + strings.Join(keys, ",") + "}"
 }
 
+// The text of every unsuccessful end is within the limits, whether it comes from a
+// tool, a hook, a codec or the model.
 func TestTextThatStandsForAnOutputIsBounded(t *testing.T) {
 	t.Parallel()
 	huge := strings.Repeat("x", mega)
@@ -105,10 +107,10 @@ func TestTextThatStandsForAnOutputIsBounded(t *testing.T) {
 	}
 }
 
-// nil0 is no tool.
+// nil0 is the zero Tool.
 var nil0 domain.Tool
 
-// A refusing codec encodes nothing, and says so at length.
+// A refusing codec returns a long error for every value to encode.
 type refusing struct{}
 
 var unwieldy = strings.Repeat("no ", 30000) + "."
@@ -117,6 +119,8 @@ func (refusing) Schema() json.RawMessage                        { return json.Ra
 func (refusing) Decode(json.RawMessage) (map[string]int, error) { return nil, errors.New(unwieldy) }
 func (refusing) Encode(map[string]int) (json.RawMessage, error) { return nil, errors.New(unwieldy) }
 
+// A text over the limits that cannot be stored is cut, with the number of bytes left
+// out.
 func TestTextThatCannotBeKeptWholeSaysWhatIsLeftOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -139,6 +143,7 @@ func TestTextThatCannotBeKeptWholeSaysWhatIsLeftOut(t *testing.T) {
 	w.checkRetained(got, nil)
 }
 
+// The text of a RetentionFailed names the limit that the output exceeds.
 func TestRetentionFailureNamesTheLimitThatWasBroken(t *testing.T) {
 	t.Parallel()
 	limits := registry.Limits{Lines: 10, Bytes: 1000, Media: 100}
@@ -168,6 +173,8 @@ func many(n int, c domain.Content) []domain.Content {
 	return all
 }
 
+// Content with too many texts is joined, and content with too many media, or too long
+// media types or names, ends the call as MediaTooLarge.
 func TestPartsOfContentAreBounded(t *testing.T) {
 	t.Parallel()
 	picture := domain.Media{MIME: "image/png", Name: "a.png", Data: []byte("hello")}
@@ -195,6 +202,7 @@ func TestPartsOfContentAreBounded(t *testing.T) {
 	}
 }
 
+// Reported progress over the limits is cut, and a text names the parts left out.
 func TestProgressIsBounded(t *testing.T) {
 	t.Parallel()
 	huge := strings.Repeat("p", mega)
@@ -224,6 +232,7 @@ func TestProgressIsBounded(t *testing.T) {
 	}
 }
 
+// The recorded progress does not change if the tool reuses the buffer that it reported.
 func TestReportedProgressDoesNotChangeWithTheToolsBuffer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -239,7 +248,8 @@ func TestReportedProgressDoesNotChangeWithTheToolsBuffer(t *testing.T) {
 	}
 }
 
-// Indenting this value would make it 2,000 times as long.
+// A deeply nested value is stored without indentation, which would make it 2,000 times
+// as long.
 func TestDeepValueIsKeptWithoutIndentation(t *testing.T) {
 	t.Parallel()
 	for name, deep := range map[string]string{
@@ -259,8 +269,7 @@ func TestDeepValueIsKeptWithoutIndentation(t *testing.T) {
 	}
 }
 
-// A start or end that is too large for the store still gives the call its one
-// end.
+// A call whose start or end is too large for the store still has exactly one end.
 func TestCallWhoseInputIsTooLargeToRecordHasOneEnd(t *testing.T) {
 	t.Parallel()
 	for name, cancelled := range map[string]bool{"live": false, "interrupted": true} {
@@ -285,6 +294,8 @@ func TestCallWhoseInputIsTooLargeToRecordHasOneEnd(t *testing.T) {
 	}
 }
 
+// If the input of the hooks makes an end too large for the store, the end is recorded
+// without it.
 func TestInputOfHooksIsLeftOutOfAnEndThatItMakesTooLarge(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -303,6 +314,7 @@ func TestInputOfHooksIsLeftOutOfAnEndThatItMakesTooLarge(t *testing.T) {
 	}
 }
 
+// The recorded name of a refused entry is bounded, however long the entry's name is.
 func TestBadNameOfAListFromOutsideIsBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

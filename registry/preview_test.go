@@ -8,6 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
+// A preview has the head and the tail of the text around the marker, as the examples
+// show.
 // Scenario 65.
 func TestPreviewVectors(t *testing.T) {
 	t.Parallel()
@@ -39,6 +41,7 @@ func TestPreviewVectors(t *testing.T) {
 	}
 }
 
+// A preview is within its limits and has its complete marker.
 func TestPreviewKeepsItsLimitsAndItsMarkerWhole(t *testing.T) {
 	t.Parallel()
 	marker := "... output truncated (1234567 lines, 1234567890 bytes); full output at output://evt_01ARZ3NDEKTSV4RRFFQ69G5FAV/structured ..."
@@ -56,6 +59,8 @@ func TestPreviewKeepsItsLimitsAndItsMarkerWhole(t *testing.T) {
 	})
 }
 
+// Registry returns ErrBadLimits for limits at which a preview could not hold its
+// reference.
 func TestLimitsTooSmallForAReferenceAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, l := range []Limits{{7, 256, 0}, {8, 255, 0}, {8, 256, -1}, {0, 51200, 1}} {

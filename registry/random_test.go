@@ -19,8 +19,8 @@ import (
 	"github.com/settlement-ledger/ledger/registry"
 )
 
-// A chaos is a world in which tools, hooks and outputs do at random all that
-// they can, while tools come and go and calls are interrupted.
+// A chaos is a world in which tools, hooks and the store of outputs misbehave at
+// random, while tools are registered and closed and calls are interrupted.
 type chaos struct {
 	*world
 	random   *rand.Rand // of the goroutine that drives
@@ -33,7 +33,7 @@ type chaos struct {
 	answers  map[domain.CallID][]domain.Settlement
 }
 
-// hostile returns foreign code that does one thing, chosen now.
+// hostile returns foreign code with one behaviour, chosen at random now.
 func (c *chaos) hostile() func(context.Context, domain.Invocation) (string, error) {
 	huge := strings.Repeat("huge ", 20_000)
 	wait := time.Duration(c.random.IntN(12)) * time.Second
@@ -97,7 +97,7 @@ func (c *chaos) tool() domain.Tool {
 	})
 }
 
-// config returns a registry's config with hostile hooks and storage, sometimes.
+// config returns a Config that sometimes has hostile hooks and storage.
 func (c *chaos) config(policy registry.Policy) registry.Config {
 	config := registry.Config{Policy: policy}
 	if c.random.IntN(3) == 0 {
@@ -125,7 +125,7 @@ var chaosNames = []string{"a", "b", "c"}
 
 func (c *chaos) any() string { return chaosNames[c.random.IntN(len(chaosNames))] }
 
-// step does one thing at random.
+// step makes one random change, or takes a turn.
 func (c *chaos) step(ctx context.Context, calls *sync.WaitGroup) {
 	ways := []mishap{none, none, none, nothing, added}
 	way := ways[c.random.IntN(len(ways))]
@@ -207,7 +207,8 @@ func (c *chaos) ask(ctx context.Context, calls *sync.WaitGroup) {
 	}
 }
 
-// check holds the log to what it should be, once nothing runs any more.
+// check fails the test unless the log keeps the laws of calls, after all calls have
+// ended.
 func (c *chaos) check() {
 	ends := map[domain.CallID][]domain.Settlement{}
 	for _, v := range c.read(c.session()) {
@@ -236,6 +237,7 @@ func (c *chaos) check() {
 	c.wantLawful()
 }
 
+// Every call has exactly one end, with any behaviour of foreign code.
 func TestEachCallHasOneEndWhateverForeignCodeDoes(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(rounds(4, 400)) {

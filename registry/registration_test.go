@@ -14,7 +14,7 @@ import (
 	"github.com/settlement-ledger/ledger/registry"
 )
 
-// says returns what a call of a name answers in a new turn.
+// says returns the text that a call of a name gives in a new turn.
 func (w *world) says(r *registry.Registry, name string) string {
 	w.t.Helper()
 	reading := w.settle(w.materialize(r), w.mint.Turn().String(), name, `{}`).ToolResult()
@@ -28,7 +28,7 @@ func (w *world) wantSays(r *registry.Registry, name, want string) {
 	}
 }
 
-// placements are the ways to open a layer.
+// placements returns one new layer of each placement.
 func placements(w *world) map[string]*registry.Layer {
 	session := w.mint.Session()
 	return map[string]*registry.Layer{
@@ -38,6 +38,7 @@ func placements(w *world) map[string]*registry.Layer {
 	}
 }
 
+// Register registers no tool of a list with an invalid name.
 // Scenario 16.
 // Scenario 19.
 func TestListWithABadNameRegistersNothing(t *testing.T) {
@@ -58,6 +59,8 @@ func TestListWithABadNameRegistersNothing(t *testing.T) {
 	}
 }
 
+// Names of the greatest length are registered, and longer or otherwise invalid ones are
+// refused.
 // Scenario 17.
 func TestNamesAreHeldToTheGrammarAtItsLimits(t *testing.T) {
 	t.Parallel()
@@ -75,6 +78,7 @@ func TestNamesAreHeldToTheGrammarAtItsLimits(t *testing.T) {
 	}
 }
 
+// Register refuses the zero Tool.
 func TestZeroToolIsNotRegistered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -83,6 +87,8 @@ func TestZeroToolIsNotRegistered(t *testing.T) {
 	w.wantKinds(events.LayerStream(l.ID()), "LayerOpened")
 }
 
+// RegisterValid registers the valid entries of a list and records the invalid ones with
+// their reason.
 func TestBadEntriesOfAListFromOutsideCostNothingAndAreOnRecord(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -101,6 +107,7 @@ func TestBadEntriesOfAListFromOutsideCostNothingAndAreOnRecord(t *testing.T) {
 	}
 }
 
+// RegisterValid records a list without a valid entry.
 func TestListOfOnlyBadEntriesIsOnRecord(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -111,6 +118,7 @@ func TestListOfOnlyBadEntriesIsOnRecord(t *testing.T) {
 	w.wantKinds(events.LayerStream(l.ID()), "LayerOpened", "ToolsRegistered")
 }
 
+// Registering an empty list has no effect and appends no event.
 func TestNoToolsAreNothingToDo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -119,6 +127,7 @@ func TestNoToolsAreNothingToDo(t *testing.T) {
 	w.wantKinds(events.LayerStream(l.ID()), "LayerOpened")
 }
 
+// Closing a scope takes its tools out of effect, and no others.
 // Scenario 20.
 func TestClosingAScopeTakesItsToolsOutOfEffect(t *testing.T) {
 	t.Parallel()
@@ -138,6 +147,7 @@ func TestClosingAScopeTakesItsToolsOutOfEffect(t *testing.T) {
 	}
 }
 
+// The end of the context after a registration does not end the registration.
 // Scenario 22.
 // Scenario 23.
 func TestInterruptionAfterARegistrationLeavesItUntilItsScopeCloses(t *testing.T) {
@@ -157,6 +167,8 @@ func TestInterruptionAfterARegistrationLeavesItUntilItsScopeCloses(t *testing.T)
 	}
 }
 
+// Register in a context that has ended registers no tool of the list and appends no
+// event.
 // Scenario 28.
 func TestInterruptedRegistrationIsWholeOrNotAtAll(t *testing.T) {
 	t.Parallel()
@@ -172,6 +184,7 @@ func TestInterruptedRegistrationIsWholeOrNotAtAll(t *testing.T) {
 	w.wantKinds(events.LayerStream(l.ID()), "LayerOpened")
 }
 
+// The tools of one list are recorded in one event.
 // Scenario 29.
 func TestToolsOfOneListAreOneEvent(t *testing.T) {
 	t.Parallel()
@@ -191,6 +204,7 @@ func TestToolsOfOneListAreOneEvent(t *testing.T) {
 	}
 }
 
+// Closing a scope reveals the registration that it hid.
 // Scenario 25.
 func TestClosingAScopeRevealsWhatItHid(t *testing.T) {
 	t.Parallel()
@@ -207,6 +221,7 @@ func TestClosingAScopeRevealsWhatItHid(t *testing.T) {
 	w.wantSays(r, "contextual", "first")
 }
 
+// A layer of a higher placement hides the names of a lower one.
 // Scenario 26.
 func TestHigherPlacementHidesTheLower(t *testing.T) {
 	t.Parallel()
@@ -220,6 +235,7 @@ func TestHigherPlacementHidesTheLower(t *testing.T) {
 	high.ran(t, 1)
 }
 
+// Two locations share the application layer and no tool of each other.
 func TestLocationsShareTheApplicationAndNothingElse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -237,6 +253,7 @@ func TestLocationsShareTheApplicationAndNothingElse(t *testing.T) {
 	w.wantSays(first, "shared", "hidden in one")
 }
 
+// Registry returns ErrMisplaced for layers that are not in rising placement.
 func TestLayersAreOverlaidInRisingPlacementOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -244,6 +261,7 @@ func TestLayersAreOverlaidInRisingPlacementOnly(t *testing.T) {
 	wantIs(t, "Registry(location, application)", err, registry.ErrMisplaced)
 }
 
+// A registration does not change with the map that the caller passed.
 func TestWhatIsRegisteredDoesNotChangeWithTheCallersMap(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -258,6 +276,7 @@ func TestWhatIsRegisteredDoesNotChangeWithTheCallersMap(t *testing.T) {
 	w.wantSays(r, "b", "Unknown tool: b")
 }
 
+// A materialization does not change with the slices that the caller passed or received.
 func TestWhatIsOfferedDoesNotChangeWithTheCallersOffer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -272,6 +291,7 @@ func TestWhatIsOfferedDoesNotChangeWithTheCallersOffer(t *testing.T) {
 	w.want(w.settle(recalled, "2", "a", `{}`), domain.Succeeded, "a")
 }
 
+// A closed scope and a scope of a closed layer return ErrClosed.
 func TestClosedScopeAndClosedLayerRegisterNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -290,6 +310,7 @@ func TestClosedScopeAndClosedLayerRegisterNothing(t *testing.T) {
 	w.wantKinds(events.LayerStream(l.ID()), "LayerOpened", "ToolsRegistered", "ToolsRegistered", "RegistrationClosed", "LayerClosed")
 }
 
+// A layer whose opening could not be recorded is not open.
 func TestLayerThatIsNotOnRecordIsNotOpen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -299,6 +320,8 @@ func TestLayerThatIsNotOnRecordIsNotOpen(t *testing.T) {
 	}
 }
 
+// A closing takes effect at once, and Materialize returns ErrUnrecorded until the
+// closing is on record.
 func TestClosingIsInEffectAtOnceAndHoldsMaterializeUntilItIsOnRecord(t *testing.T) {
 	t.Parallel()
 	for name, m := range map[string]mishap{"nothing was added": nothing, "everything was added": added} {
@@ -329,6 +352,7 @@ func TestClosingIsInEffectAtOnceAndHoldsMaterializeUntilItIsOnRecord(t *testing.
 	}
 }
 
+// Materialize records pending closings before it returns an offer.
 func TestMaterializeRecordsWhatIsOwed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -343,8 +367,8 @@ func TestMaterializeRecordsWhatIsOwed(t *testing.T) {
 	w.wantKinds(events.LayerStream(l.ID()), "LayerOpened", "ToolsRegistered", "RegistrationClosed")
 }
 
-// A closing in one layer that fails while another layer records what it owes
-// is in effect too, and not on record.
+// No layer has a pending closing when Materialize returns, also if a closing in one
+// layer fails while Materialize records those of another.
 func TestNoLayerOwesAClosingWhenATurnIsMaterialized(t *testing.T) {
 	t.Parallel()
 	for late := range 3 { // the layer whose closing comes late
@@ -385,6 +409,8 @@ func TestNoLayerOwesAClosingWhenATurnIsMaterialized(t *testing.T) {
 	}
 }
 
+// A registration whose append has an unknown outcome is not in effect, and is closed in
+// the log.
 func TestRegistrationOfUncertainRecordIsNotInEffectAndClosedOnRecord(t *testing.T) {
 	t.Parallel()
 	for name, m := range map[string]mishap{"nothing was added": nothing, "everything was added": added} {
@@ -406,6 +432,7 @@ func TestRegistrationOfUncertainRecordIsNotInEffectAndClosedOnRecord(t *testing.
 	}
 }
 
+// A registration that the store refuses leaves no event and no tool.
 func TestRegistrationThatTheStoreRefusesLeavesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -419,6 +446,8 @@ func TestRegistrationThatTheStoreRefusesLeavesNothing(t *testing.T) {
 	w.wantKinds(events.LayerStream(l.ID()), "LayerOpened")
 }
 
+// If another program appends to the stream of a layer, Register returns a conflict and
+// no tool is in effect.
 func TestStreamThatAnotherWritesIsAConflictAndNothingIsInEffect(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -431,8 +460,8 @@ func TestStreamThatAnotherWritesIsAConflictAndNothingIsInEffect(t *testing.T) {
 	w.wantSays(w.registry(registry.Config{}, l), "a", "Unknown tool: a")
 }
 
-// registerWeakly calls register with a tool, and returns a pointer to what the
-// tool holds that does not keep it alive.
+// registerWeakly calls register with a tool, and returns a weak pointer to memory that
+// only the tool refers to.
 func registerWeakly(t *testing.T, register func(registry.Tools) error, want error) weak.Pointer[[1 << 16]byte] {
 	t.Helper()
 	held := new([1 << 16]byte)
@@ -442,6 +471,7 @@ func registerWeakly(t *testing.T, register func(registry.Tools) error, want erro
 	return weak.Make(held)
 }
 
+// A tool whose registration failed or was closed can be garbage-collected.
 func TestToolsThatAreNotInEffectAreNotKept(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -19,6 +19,7 @@ import (
 	"github.com/settlement-ledger/ledger/registry"
 )
 
+// A call runs the executor of its tool once, with its own invocation.
 // Scenario 1.
 // Scenario 10.
 func TestToolCanDoNothingButRunItsOneExecutorAsItsInvocation(t *testing.T) {
@@ -49,6 +50,7 @@ func TestToolCanDoNothingButRunItsOneExecutorAsItsInvocation(t *testing.T) {
 	}
 }
 
+// A presentation with media replaces the structured value in the settlement.
 // Scenario 2.
 func TestContentWithMediaIsReadAsContentAndStandsForTheValue(t *testing.T) {
 	t.Parallel()
@@ -70,7 +72,7 @@ func TestContentWithMediaIsReadAsContentAndStandsForTheValue(t *testing.T) {
 	}
 }
 
-// A yes is a boolean on the wire, and yes or no in the tool.
+// A yes is a boolean in JSON, and "yes" or "no" in the tool.
 type yes struct{}
 
 func (yes) Schema() json.RawMessage { return json.RawMessage(`{"type":"boolean"}`) }
@@ -89,6 +91,7 @@ func (yes) Encode(v string) (json.RawMessage, error) {
 	return json.RawMessage(fmt.Sprint(v == "yes")), nil
 }
 
+// An input in the decoded form of the codec is invalid, and the tool does not run.
 // Scenario 4.
 func TestInputInItsDecodedFormIsInvalidAndRunsNothing(t *testing.T) {
 	t.Parallel()
@@ -103,6 +106,7 @@ func TestInputInItsDecodedFormIsInvalidAndRunsNothing(t *testing.T) {
 	}
 }
 
+// An output that the codec rejects ends the call as InvalidOutput.
 // Scenario 5.
 func TestOutputThatTheCodecRejectsIsNoSuccess(t *testing.T) {
 	t.Parallel()
@@ -116,6 +120,7 @@ func TestOutputThatTheCodecRejectsIsNoSuccess(t *testing.T) {
 	}
 }
 
+// An output that cannot be encoded is no success, whatever its presentation would be.
 // Scenario 59.
 func TestOutputThatCannotBeEncodedIsNoSuccessWhateverItsText(t *testing.T) {
 	t.Parallel()
@@ -129,6 +134,8 @@ func TestOutputThatCannotBeEncodedIsNoSuccessWhateverItsText(t *testing.T) {
 	}
 }
 
+// A panic of a tool ends the call as a defect. The operator reads its stack, and the
+// model does not.
 // Scenario 7.
 func TestDefectIsASettlementOfItsOwnAndKeepsTheStackForTheOperator(t *testing.T) {
 	t.Parallel()
@@ -160,6 +167,7 @@ func TestDefectIsASettlementOfItsOwnAndKeepsTheStackForTheOperator(t *testing.T)
 	}
 }
 
+// A panic is a defect with any panic value, also an error of another outcome.
 func TestPanicIsADefectWhateverItWasGiven(t *testing.T) {
 	t.Parallel()
 	for name, given := range map[string]error{
@@ -173,6 +181,7 @@ func TestPanicIsADefectWhateverItWasGiven(t *testing.T) {
 	}
 }
 
+// Two turns with the same registrations have equal definitions, in the same order.
 // Scenario 8.
 func TestDefinitionsOfTwoTurnsAreTheSame(t *testing.T) {
 	t.Parallel()
@@ -189,6 +198,8 @@ func TestDefinitionsOfTwoTurnsAreTheSame(t *testing.T) {
 	}
 }
 
+// A presentation of one text is read as text, and the settlement has the structured
+// value too.
 // Scenario 11.
 func TestPresentationIsReadAsTextAndTheValueIsKept(t *testing.T) {
 	t.Parallel()
@@ -205,6 +216,7 @@ func TestPresentationIsReadAsTextAndTheValueIsKept(t *testing.T) {
 	}
 }
 
+// A call of a name that was not offered ends as UnknownTool.
 // Scenario 37.
 func TestUnknownCallRunsNothing(t *testing.T) {
 	t.Parallel()
@@ -215,6 +227,7 @@ func TestUnknownCallRunsNothing(t *testing.T) {
 	w.wantKinds(w.session(), "CallSettled")
 }
 
+// A turn after the removal of a tool does not offer it, and a call of it is unknown.
 // Scenario 38.
 func TestCallOfARemovedToolIsUnknownToALaterTurn(t *testing.T) {
 	t.Parallel()
@@ -228,6 +241,7 @@ func TestCallOfARemovedToolIsUnknownToALaterTurn(t *testing.T) {
 	p.ran(t, 0)
 }
 
+// A stale call ends before a hook or a codec runs.
 func TestStaleIsDecidedBeforeHooksAndDecoding(t *testing.T) {
 	t.Parallel()
 	w, p, hooks := newWorld(t), answers(t, "a"), 0
@@ -248,6 +262,8 @@ func TestStaleIsDecidedBeforeHooksAndDecoding(t *testing.T) {
 	w.wantKinds(w.session(), "CallSettled", "CallSettled")
 }
 
+// The text of an invalid input lists every violation and asks the model for another
+// input.
 func TestInvalidInputNamesEachFaultAndAsksForAnother(t *testing.T) {
 	t.Parallel()
 	type numbers struct{ A, B int }
@@ -262,6 +278,7 @@ func TestInvalidInputNamesEachFaultAndAsksForAnother(t *testing.T) {
 	w.wantKinds(w.session(), "CallSettled")
 }
 
+// A tool runs only after its start is on record.
 func TestToolRunsOnlyOnceItsStartIsOnRecord(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -281,6 +298,7 @@ func TestToolRunsOnlyOnceItsStartIsOnRecord(t *testing.T) {
 	}
 }
 
+// A tool whose start could not be recorded does not run.
 func TestToolWhoseStartIsNotOnRecordNeverRuns(t *testing.T) {
 	t.Parallel()
 	w, p := newWorld(t), answers(t, "a")
@@ -295,6 +313,7 @@ func TestToolWhoseStartIsNotOnRecordNeverRuns(t *testing.T) {
 	w.wantKinds(w.session(), []string{}...)
 }
 
+// Settle returns no settlement if the end could not be recorded.
 func TestNothingIsAnsweredWhoseEndIsNotOnRecord(t *testing.T) {
 	t.Parallel()
 	w, p := newWorld(t), answers(t, "a")
@@ -310,6 +329,7 @@ func TestNothingIsAnsweredWhoseEndIsNotOnRecord(t *testing.T) {
 	w.wantKinds(w.session(), "CallStarted")
 }
 
+// A settlement has the registration that was offered and the one that was in effect.
 func TestSettlementSaysWhatWasOfferedAndWhatWasInEffect(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -325,6 +345,7 @@ func TestSettlementSaysWhatWasOfferedAndWhatWasInEffect(t *testing.T) {
 	}
 }
 
+// Calls of one reply that run in parallel do not affect each other.
 func TestSiblingsDoNotTouchEachOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -348,6 +369,8 @@ func TestSiblingsDoNotTouchEachOther(t *testing.T) {
 	w.want(w.settle(m, "3", "missing", `{}`), domain.UnknownTool, "Unknown tool: missing")
 }
 
+// The last progress is in the settlement of a failed call, and not in that of a
+// success.
 func TestProgressIsKeptWithAFailureAndNeverWithASuccess(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -373,9 +396,10 @@ func TestProgressIsKeptWithAFailureAndNeverWithASuccess(t *testing.T) {
 	}
 }
 
-// alien is content of no kind.
+// alien is a Content that is neither Text nor Media.
 type alien struct{ domain.Content }
 
+// An end that cannot be encoded is recorded as a defect.
 func TestEndWithoutAWireFormIsADefectAndOnRecord(t *testing.T) {
 	t.Parallel()
 	for name, content := range map[string]domain.Content{"nil": nil, "alien": alien{}} {
@@ -393,6 +417,7 @@ func TestEndWithoutAWireFormIsADefectAndOnRecord(t *testing.T) {
 	}
 }
 
+// Progress that cannot be encoded does not prevent the end of a failed call.
 func TestProgressWithoutAWireFormCostsNoFailureItsEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -407,6 +432,7 @@ func TestProgressWithoutAWireFormCostsNoFailureItsEnd(t *testing.T) {
 	}
 }
 
+// Settle returns a text with invalid UTF-8 as the log will return it.
 func TestTextThatIsNotUnicodeIsAnsweredAsItIsReadBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -421,6 +447,7 @@ func TestTextThatIsNotUnicodeIsAnsweredAsItIsReadBack(t *testing.T) {
 	w.want(w.settle(m, "2", "fails", `{}`), domain.Failed, "a\uFFFDb")
 }
 
+// An end that is too large for the store is recorded without its output.
 func TestEndThatIsTooLargeForTheStoreIsKeptWithoutWhatMakesItLarge(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]domain.Outcome{"fails": domain.Failed, "works": domain.RetentionFailed, "missing": domain.UnknownTool} {

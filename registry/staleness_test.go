@@ -20,6 +20,7 @@ func allow(action, resource string) domain.Rule {
 	return domain.Rule{Action: action, Resource: resource, Effect: domain.Allow}
 }
 
+// The last rule that matches the action of a tool decides whether the tool is hidden.
 // Scenario 31.
 // Scenario 32.
 // Scenario 34.
@@ -62,6 +63,8 @@ func TestToolIsHiddenByTheLastRuleOfItsActionAlone(t *testing.T) {
 	}
 }
 
+// A call of a hidden tool is unknown, and a call of a visible tool may still be denied
+// when it runs.
 // Scenario 35.
 // Scenario 40.
 func TestVisibilityIsNotAuthorization(t *testing.T) {
@@ -85,6 +88,7 @@ func TestVisibilityIsNotAuthorization(t *testing.T) {
 	}
 }
 
+// The model reads the feedback of a person who declined a call.
 func TestDeclinedByAPersonIsReadAsItsFeedback(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -94,14 +98,14 @@ func TestDeclinedByAPersonIsReadAsItsFeedback(t *testing.T) {
 	w.want(w.settle(m, "c", "a", `{}`), domain.DeclinedByUser, "use the other")
 }
 
-// A change is something that happens between an offer and a call.
+// A change is an event between an offer and a call.
 type change struct {
 	name string
 	make func(w *world, app, loc *registry.Layer, first *registry.Scope) (event domain.EventID)
 	want string // what the call answers under the policy Strict
 }
 
-// last returns the last event of a layer.
+// last returns the last event of a layer's stream.
 func (w *world) last(l *registry.Layer) domain.EventID {
 	all := w.read(events.LayerStream(l.ID()))
 	return all[len(all)-1].ID
@@ -138,6 +142,8 @@ var changes = []change{
 	}, stale},
 }
 
+// A call whose offered registration is no longer in effect runs no tool under the
+// policy Strict.
 // Scenario 41.
 // Scenario 43.
 func TestStaleCallNeverRuns(t *testing.T) {
@@ -166,6 +172,7 @@ func TestStaleCallNeverRuns(t *testing.T) {
 	}
 }
 
+// Registering the same tool again makes calls of the earlier registration stale.
 func TestSameToolRegisteredAgainIsAnotherRegistration(t *testing.T) {
 	t.Parallel()
 	w, p := newWorld(t), answers(t, "a")
@@ -180,6 +187,8 @@ func TestSameToolRegisteredAgainIsAnotherRegistration(t *testing.T) {
 	}
 }
 
+// A call of a tool whose layer has closed is stale, although the closing revealed
+// another tool of the name.
 // Scenario 44.
 // Scenario 46.
 func TestCallOfAnOverlayThatClosedIsStaleThoughAnotherIsRevealed(t *testing.T) {
@@ -201,6 +210,8 @@ func TestCallOfAnOverlayThatClosedIsStaleThoughAnotherIsRevealed(t *testing.T) {
 	under.ran(t, 0)
 }
 
+// A call that has begun ends with its tool, also if the tool is replaced or closed
+// meanwhile.
 // Scenario 47.
 func TestCallThatBeganEndsWithTheToolItBeganWith(t *testing.T) {
 	t.Parallel()
@@ -224,6 +235,7 @@ func TestCallThatBeganEndsWithTheToolItBeganWith(t *testing.T) {
 	w.wantSays(r, "a", "new")
 }
 
+// Each policy rejects exactly the calls that its doc comment names.
 // Scenario 49.
 func TestPolicySaysWhetherAChangeRefusesACall(t *testing.T) {
 	t.Parallel()
@@ -263,6 +275,8 @@ func TestPolicySaysWhetherAChangeRefusesACall(t *testing.T) {
 	}
 }
 
+// A call that a dead process offered is stale, and its settlement names the event that
+// ended the registration.
 func TestCallOfADeadProcessIsStaleAndNamesWhatEndedItsRegistration(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*world, *registry.Layer, *registry.Scope) domain.EventID{
@@ -312,8 +326,7 @@ func TestCallOfADeadProcessIsStaleAndNamesWhatEndedItsRegistration(t *testing.T)
 	}
 }
 
-// take records the turn of a materialization and the reply that asks for calls,
-// as a runner does.
+// take records the turn of a materialization and a reply with calls, as a runner does.
 func (w *world) take(m *registry.Materialization, asked ...domain.Call) {
 	w.t.Helper()
 	offer := m.Offer()
@@ -328,7 +341,7 @@ func (w *world) take(m *registry.Materialization, asked ...domain.Call) {
 	}
 }
 
-// wantLawful holds the whole log to the laws that verify checks.
+// wantLawful fails the test if the log breaks a law that verify checks.
 func (w *world) wantLawful() {
 	w.t.Helper()
 	p := calls.Projection()
@@ -341,6 +354,7 @@ func (w *world) wantLawful() {
 	}
 }
 
+// The recorded start names the registration whose tool runs, under every policy.
 func TestStartNamesTheRegistrationThatRunsUnderEveryPolicy(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []registry.Policy{registry.Strict, registry.ByFingerprint, registry.Admitted} {
@@ -397,6 +411,8 @@ func TestStartNamesTheRegistrationThatRunsUnderEveryPolicy(t *testing.T) {
 	}
 }
 
+// Under the policy Admitted, a registration in effect runs although another registry
+// offered it.
 func TestAdmittedRunsWhatIsInEffectThoughAnotherRegistryOfferedIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -28,7 +28,7 @@ var (
 	errFull  = errors.New("disk full")
 )
 
-// A mishap is what becomes of one append.
+// A mishap is the result of one append of a shaky store.
 type mishap int
 
 const (
@@ -38,7 +38,7 @@ const (
 	mistaken        // ErrTooLarge, and nothing was added
 )
 
-// A shaky store is a store whose appends come to grief when it is told so.
+// A shaky store is a store whose appends fail on request.
 type shaky struct {
 	*eventstest.Slice
 	mu struct {
@@ -96,7 +96,7 @@ func newWorld(t testing.TB) *world {
 	return newProcess(t, &shaky{Slice: eventstest.NewSlice()}, 1)
 }
 
-// newProcess returns another process over a store.
+// newProcess starts another process over a store.
 func newProcess(t testing.TB, store *shaky, seed byte) *world {
 	t.Helper()
 	mint := domain.NewMint(time.Now, rand.NewChaCha8([32]byte{seed}))
@@ -109,7 +109,7 @@ func newProcess(t testing.TB, store *shaky, seed byte) *world {
 	return w
 }
 
-// layer returns what opening a layer returned.
+// layer returns the layer that an opening returned, or fails the test.
 func (w *world) layer(l *registry.Layer, err error) *registry.Layer {
 	w.t.Helper()
 	if err != nil {
@@ -178,7 +178,7 @@ func ask(id, name, input string) domain.Call {
 	return domain.Call{ID: domain.CallID(id), Name: name, Input: json.RawMessage(input)}
 }
 
-// settle settles a call and holds what is answered against what is on record.
+// settle settles a call and fails the test unless the log has the returned settlement.
 func (w *world) settle(m *registry.Materialization, id, name, input string) domain.Settlement {
 	w.t.Helper()
 	return w.settleIn(context.Background(), m, ask(id, name, input))
@@ -252,7 +252,7 @@ func (w *world) wantKinds(s events.Stream, want ...string) {
 
 func (w *world) session() events.Stream { return w.journal.writer.Stream() }
 
-// checkCalls holds the session to the laws of calls.
+// checkCalls fails the test if the session breaks a law of calls.
 func (w *world) checkCalls() {
 	type key struct {
 		domain.MessageID
@@ -292,8 +292,8 @@ type callKey struct {
 	domain.CallID
 }
 
-// A journal keeps facts as a runner's does: in the session's stream, through
-// the one writer of it.
+// A journal records events as a runner's journal does: in the session's stream, through
+// its only writer.
 type journal struct {
 	writer *events.Writer
 	begin  func(context.Context) error // before a start is kept; nil: nothing happens
@@ -316,7 +316,7 @@ func (j *journal) Recorded(_ context.Context, m domain.MessageID, c domain.CallI
 	return j.mu.recorded[callKey{m, c}], nil
 }
 
-// expect puts on record what another process did.
+// expect sets the record of a call, as another process would have left it.
 func (j *journal) expect(m domain.MessageID, r registry.Recorded) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -356,7 +356,7 @@ func (j *journal) keep(ctx context.Context, d events.Draft, before func(context.
 	return err
 }
 
-// A drawer keeps outputs in a map.
+// A drawer stores outputs in a map.
 type drawer struct {
 	refuse error // what Keep returns, where it is not nil
 	mu     struct {
@@ -393,7 +393,7 @@ func (d *drawer) Confirm(_ context.Context, settlement domain.EventID) error {
 	return nil
 }
 
-// kept returns all that is kept, by channel, of one settlement.
+// kept returns the stored outputs by channel.
 func (d *drawer) kept() map[domain.Channel]string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -406,7 +406,7 @@ func (d *drawer) kept() map[domain.Channel]string {
 
 type empty struct{}
 
-// A probe is a tool that answers a text and counts how often it ran.
+// A probe is a tool that returns a text and counts its runs.
 type probe struct {
 	domain.Tool
 	runs *atomic.Int64

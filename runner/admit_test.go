@@ -17,8 +17,8 @@ import (
 	"github.com/settlement-ledger/ledger/runner"
 )
 
-// A pausingStore stops at the end of one of its reads, which has yielded all that
-// there was, until it is released.
+// A pausingStore stops one of its reads, after the read has yielded its last entry, until
+// the test releases it.
 type pausingStore struct {
 	events.Store
 	paused, release chan struct{}
@@ -46,8 +46,8 @@ func (p *pausingStore) Read(ctx context.Context, s events.Stream, after events.R
 	}
 }
 
-// counted lets the read at a number from now stop, and returns how many there
-// were before.
+// counted makes the read with a number from now on stop, and returns the number of reads
+// before.
 func (p *pausingStore) counted(at int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,8 +56,9 @@ func (p *pausingStore) counted(at int) int {
 	return before
 }
 
-// TestPromptAdmittedAtAnyReadOfARunIsAnswered stops a run at each of its reads:
-// as it begins, between two steps, and as it looks whether it may rest.
+// A prompt that is admitted while a run reads the log is answered, whichever read it is:
+// at the beginning of the run, between two steps, or when the run decides whether it is
+// idle.
 func TestPromptAdmittedAtAnyReadOfARunIsAnswered(t *testing.T) {
 	t.Parallel()
 	reads := admitAt(t, 0, false)
@@ -70,10 +71,10 @@ func TestPromptAdmittedAtAnyReadOfARunIsAnswered(t *testing.T) {
 	}
 }
 
-// admitAt stops a run at one of its reads until another goroutine has admitted a
-// prompt, unless the run does not let it meanwhile, and checks that the prompt is
-// answered: by the run that was stopped, or by the run of whoever admitted it. It
-// returns how often the run reads.
+// admitAt stops a run at one of its reads until another goroutine has admitted a prompt,
+// or until the admission waits for the run, and checks that the prompt is answered: by
+// that run, or by the run that the admitting goroutine starts. It returns the number of
+// reads of the run.
 func admitAt(t *testing.T, at int, runs bool) (reads int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -124,7 +125,7 @@ func admitAt(t *testing.T, at int, runs bool) (reads int) {
 	return reads
 }
 
-// An admitting provider admits a prompt while it answers the first turn.
+// An admitting provider admits a prompt while it replies to the first turn.
 type admitting struct {
 	*player
 	admit func()
@@ -138,8 +139,8 @@ func (a *admitting) Reply(ctx context.Context, turn runner.Turn) iter.Seq2[runne
 	return a.player.Reply(ctx, turn)
 }
 
-// The reply does not answer a prompt that its turn did not show, nor does it use
-// up a step allowed to that prompt.
+// A prompt that is admitted while the model replies has a turn of its own, and that reply
+// uses up no step of the new prompt.
 func TestPromptAdmittedWhileTheModelAnswersIsAnswered(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -166,7 +167,8 @@ func TestPromptAdmittedWhileTheModelAnswersIsAnswered(t *testing.T) {
 	}
 }
 
-// A refusal stops the run for what was asked before it, not for a newer prompt.
+// A refusal by a person stops the run for earlier prompts, and not for a prompt that was
+// admitted meanwhile.
 func TestPromptAdmittedBeforeARefusalIsAnswered(t *testing.T) {
 	t.Parallel()
 	var p *program
@@ -186,7 +188,8 @@ func TestPromptAdmittedBeforeARefusalIsAnswered(t *testing.T) {
 	}
 }
 
-// A recovery asks no model, so whoever joins one still has to run the session.
+// A Run that joins a recovery runs the session afterwards, since a recovery asks no
+// model.
 func TestRunThatMeetsARecoveryAnswersThePrompt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -212,8 +215,8 @@ func TestRunThatMeetsARecoveryAnswersThePrompt(t *testing.T) {
 	})
 }
 
-// The second caller comes while the first has looked for the message and has not
-// recorded it.
+// Two concurrent calls of Admit with the same message record it once. The second begins
+// after the first has read the session and before it appends.
 func TestMessageAdmittedAtOnceIsOnRecordOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -243,8 +246,8 @@ func TestMessageAdmittedAtOnceIsOnRecordOnce(t *testing.T) {
 	})
 }
 
-// The turn of the last step is on record, and its process died or its provider
-// failed: the step was not taken.
+// A last step whose turn is on record without a reply is taken again, because its process
+// died or its provider failed.
 func TestLastStepThatFailedIsTakenAgain(t *testing.T) {
 	t.Parallel()
 	for name, again := range map[string]int{"with the same steps": 2, "with more steps": 5, "with any number": 0} {

@@ -15,8 +15,8 @@ import (
 	"github.com/settlement-ledger/ledger/runner"
 )
 
-// What the runner records of a call without settling it is held to the limits of
-// the registry: a long denial, long feedback, and a long name that a model made up.
+// The ends that the runner records itself are within the limits of the registry: a long
+// denial, long feedback, and a long name that a model made up.
 func TestEndsThatTheRunnerRecordsAreBounded(t *testing.T) {
 	t.Parallel()
 	const most = 60 << 10
@@ -87,7 +87,8 @@ func TestEndsThatTheRunnerRecordsAreBounded(t *testing.T) {
 	}
 }
 
-// ruled are allowances of each call that asks in a test.
+// A ruled is an AllowedRules with prepared rules for each call, until Forget removes
+// them.
 type ruled struct {
 	mu    sync.Mutex
 	rules map[domain.CallID][]domain.Rule
@@ -105,8 +106,8 @@ func (r *ruled) Forget(inv domain.Invocation) {
 	delete(r.rules, inv.Call)
 }
 
-// The rules that allowed what a call asked for are on record with its end, whoever
-// records it, and are kept no longer.
+// The rules that allowed the requests of a call are recorded with its end, by the
+// registry or by the runner, and are then forgotten.
 func TestEndsThatTheRunnerRecordsNameTheRulesThatAllowed(t *testing.T) {
 	t.Parallel()
 	rule := domain.Rule{Action: "doom_loop", Resource: "*", Effect: domain.Allow}
@@ -132,7 +133,7 @@ func TestEndsThatTheRunnerRecordsNameTheRulesThatAllowed(t *testing.T) {
 	}
 }
 
-// A narrowStore takes few records in one append once it is armed.
+// A narrowStore accepts few records in one append after it was armed.
 type narrowStore struct {
 	events.Store
 	most      int
@@ -144,6 +145,7 @@ type narrowStore struct {
 	}
 }
 
+// arm makes the store refuse large appends from now on.
 func (n *narrowStore) arm() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -166,8 +168,9 @@ func (n *narrowStore) Append(ctx context.Context, s events.Stream, after events.
 	return err
 }
 
-// An interruption whose record is over the limit of one append ends all calls in
-// several, and is the last event, though one of these has an open outcome.
+// An interruption whose record exceeds the limit of one append ends all calls in several
+// appends, and the interruption is the last event, also if one of the appends has an
+// unknown outcome.
 func TestInterruptionOverTheLimitOfAnAppendEndsEachCall(t *testing.T) {
 	t.Parallel()
 	for uncertain := range 8 {

@@ -23,8 +23,8 @@ import (
 	"github.com/settlement-ledger/ledger/runner/providers/script"
 )
 
-// tenCalls is a session of ten calls: some side by side, one unknown, one with
-// an input that does not fit, one that breaks, two too large to show.
+// tenCalls is a session of ten calls: some in parallel, one unknown, one with an invalid
+// input, one with a defect, and two with outputs over the limits.
 const tenCalls = `{"schema_version":"ATIF-v1.7","agent":{"name":"build"},"steps":[
  {"source":"user","message":"go"},
  {"source":"agent","message":"","tool_calls":[
@@ -44,8 +44,8 @@ const tenCalls = `{"schema_version":"ATIF-v1.7","agent":{"name":"build"},"steps"
 
 var errPower = errors.New("the power is gone")
 
-// A cutting store cuts the power at one append, before it or after it is
-// durable and before it is acknowledged. Then nothing answers any more.
+// A cutting store cuts the power at one append: before the append, or after it is durable
+// and before it is acknowledged. All later operations fail.
 type cutting struct {
 	events.Store
 	at    int
@@ -83,7 +83,8 @@ func (c *cutting) Append(ctx context.Context, s events.Stream, after events.Revi
 	return nil
 }
 
-// A machine is a disk and what stands outside it: the world that tools act on.
+// A machine is a disk and the counter that its tools change, which a power cut does not
+// reset.
 type machine struct {
 	t     *testing.T
 	world *counter
@@ -111,7 +112,8 @@ func (m *machine) tools() registry.Tools {
 	}
 }
 
-// live starts a process on a disk. Its error is errPower, or fatal.
+// live starts a process on a disk. It returns errPower if the power was cut, and ends the
+// test at any other error.
 func (m *machine) live(fs vfs.FS, at int, after bool, cut func()) (*life, error) {
 	m.t.Helper()
 	speaker, err := script.Parse("ten", strings.NewReader(tenCalls))
@@ -139,7 +141,7 @@ func (l *life) close() {
 	}
 }
 
-// play runs the session from its opening, as far as the power lasts.
+// play opens the session and runs it until it is idle or the power is cut.
 func (l *life) play() error {
 	ctx := l.t.Context()
 	session, err := l.runner.Open(ctx, events.SessionOpened{Agent: "build"})
@@ -152,9 +154,9 @@ func (l *life) play() error {
 	return l.runner.Run(ctx, session)
 }
 
-// TestAPowerCutAtAnyAppendKeepsTheCallLaws cuts the power before and after each
-// append of a session, takes data away that was not synced, at random, and all
-// memory, and then recovers. The short run takes every seventh of these cuts.
+// A power cut before or after any append of a session keeps the laws of calls. The test
+// loses unsynced data at random, and all memory, and then recovers. The short run takes
+// every seventh cut.
 func TestAPowerCutAtAnyAppendKeepsTheCallLaws(t *testing.T) {
 	t.Parallel()
 	appends := countAppends(t)
@@ -222,7 +224,7 @@ func cutAndRecover(t *testing.T, at int, after bool) {
 	second.mustHold(m.world)
 }
 
-// mustHave checks that what was acknowledged survived.
+// mustHave fails the test unless every acknowledged record survived.
 func (l *life) mustHave(acked []events.Record) {
 	l.t.Helper()
 	have := map[domain.EventID]bool{}
@@ -249,7 +251,7 @@ func (l *life) folded() *calls.State {
 	return s
 }
 
-// sweep removes the outputs that no settlement names.
+// sweep deletes the outputs that no settlement names.
 func (l *life) sweep() {
 	l.t.Helper()
 	named := map[domain.EventID]bool{}
@@ -262,7 +264,7 @@ func (l *life) sweep() {
 	}
 }
 
-// goOn carries on every session there is, as a person would who resumes it.
+// goOn runs every session of the log, as a person would who resumes them.
 func (l *life) goOn() {
 	l.t.Helper()
 	for _, s := range l.folded().Sessions() {
@@ -272,9 +274,9 @@ func (l *life) goOn() {
 	}
 }
 
-// mustHold checks the call laws: every call ended once, ran once at most, is on
-// record as begun if it ran, and every reference resolves, and nothing else is
-// kept.
+// mustHold fails the test unless the laws of calls hold: every call has one end, ran at
+// most once, and is on record as begun if it ran; every reference resolves; and the store
+// has no output without a reference.
 func (l *life) mustHold(world *counter) {
 	l.t.Helper()
 	s := l.folded()

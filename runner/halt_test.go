@@ -19,8 +19,8 @@ import (
 
 var errLine = errors.New("the connection is lost")
 
-// A mishap is what a hostile store does with one append: whether it adds it,
-// whether the run is interrupted meanwhile, and what it answers.
+// A mishap is the behaviour of a hostile store for one append: whether the store adds it,
+// whether the run is interrupted meanwhile, and the error that it returns.
 type mishap struct {
 	name       string
 	adds       bool
@@ -43,8 +43,8 @@ func mishaps() []mishap {
 	}
 }
 
-// A hostileStore does a mishap to one append of a session, and fails so many of
-// the appends that follow it, every other one after it was added.
+// A hostileStore applies a mishap to one append of a session, and fails a number of the
+// appends after it, every second one after it was added.
 type hostileStore struct {
 	events.Store
 	mishap
@@ -92,14 +92,14 @@ func (h *hostileStore) Append(ctx context.Context, s events.Stream, after events
 	return h.Store.Append(ctx, s, after, records...)
 }
 
-// arm makes the mishap happen to an append from now on.
+// arm applies the mishap to an append from now on.
 func (h *hostileStore) arm(at, fails int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.mu.armed, h.mu.at, h.mu.fails = true, at, fails
 }
 
-// disarm stops that, and returns how many appends there were.
+// disarm ends the mishap, and returns the number of appends since arm.
 func (h *hostileStore) disarm() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -107,8 +107,8 @@ func (h *hostileStore) disarm() int {
 	return h.mu.appends
 }
 
-// parallelCalls are two replies, the first with many calls; one of them asks for
-// permission.
+// parallelCalls returns a player of two replies, the first with many calls, one of which
+// requests a permission.
 func parallelCalls() *player {
 	var first []runner.Part
 	for i := range 5 {
@@ -118,7 +118,8 @@ func parallelCalls() *player {
 	return plays(first, []runner.Part{ask("c0", "echo", `{"text":"again"}`), ask("c1", "missing", `{}`)})
 }
 
-// asksFirst returns a tool that records a question and its answer before it acts.
+// asksFirst returns a tool that records a permission request and its decision before it
+// acts.
 func asksFirst(count *counter, p **program) domain.Tool {
 	return must(domain.Spec[text, string]{
 		Execute: func(ctx context.Context, in text, inv domain.Invocation) (string, error) {
@@ -138,11 +139,11 @@ func asksFirst(count *counter, p **program) domain.Tool {
 	})
 }
 
-// TestRunThatEndsAtAnyAppendLeavesNothingOpen interrupts a run, or fails it, at
-// each append of a session with parallel calls, in every way that a store may, and
-// recovers nothing. The short run takes every second append: the odd ones if no
-// further append fails, the even ones if three fail, and the other way round for
-// the next mishap.
+// A run that is interrupted or fails at any append leaves no call and no permission
+// request open, in every way in which a store may fail, and without a recovery. The
+// session has parallel calls. The short run takes every second append: the odd ones if no
+// further append fails, the even ones if three fail, and the other way round for the next
+// mishap.
 func TestRunThatEndsAtAnyAppendLeavesNothingOpen(t *testing.T) {
 	t.Parallel()
 	const never = 1 << 20
@@ -166,8 +167,8 @@ func TestRunThatEndsAtAnyAppendLeavesNothingOpen(t *testing.T) {
 	}
 }
 
-// haltAt runs a session over a hostile store and checks what it leaves. It
-// returns how many appends the run made.
+// haltAt runs a session over a hostile store and checks the log afterwards. It returns
+// the number of appends of the run.
 func haltAt(t *testing.T, m mishap, at, fails int) int {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -202,8 +203,9 @@ func haltAt(t *testing.T, m mishap, at, fails int) int {
 	return appends
 }
 
-// mustLeaveNothingOpen checks the call laws in a log that nothing recovered, that
-// a call ran if its end says so, and that each end comes of its start or reply.
+// mustLeaveNothingOpen fails the test unless, without a recovery, the log keeps all laws,
+// every call has one end, a call that ran is on record as begun and ran once, and the
+// cause of each end is its start or reply.
 func (p *program) mustLeaveNothingOpen(session domain.SessionID, world *counter, where string) {
 	p.t.Helper()
 	for _, e := range exceptions(p.t, p.ledger) {
@@ -245,8 +247,9 @@ func (p *program) mustLeaveNothingOpen(session domain.SessionID, world *counter,
 	}
 }
 
-// A tool that is left behind after its grace finds that the session no longer
-// runs, so it asks nothing that nobody can answer.
+// An interruption dismisses open permission requests. A tool that was left behind after
+// its grace period finds that the session is not running, and records no request that no
+// run could answer.
 func TestInterruptionDismissesTheQuestionsThatWait(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -274,8 +277,7 @@ func TestInterruptionDismissesTheQuestionsThatWait(t *testing.T) {
 	}
 }
 
-// A cutShort is a provider whose reply ends without an error when it is
-// interrupted.
+// A cutShort is a provider whose reply ends without an error when it is interrupted.
 type cutShort struct{ interrupt func() }
 
 func (c cutShort) Reply(context.Context, runner.Turn) iter.Seq2[runner.Part, error] {
@@ -286,6 +288,7 @@ func (c cutShort) Reply(context.Context, runner.Turn) iter.Seq2[runner.Part, err
 	}
 }
 
+// A reply that an interruption cuts short is discarded.
 func TestReplyThatAnInterruptionCutsShortIsNotKept(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -300,8 +303,8 @@ func TestReplyThatAnInterruptionCutsShortIsNotKept(t *testing.T) {
 	}
 }
 
-// A failure that leaves nothing open is not an interruption: the session goes on
-// where it was.
+// A failure that leaves no call open is not recorded as an interruption, and the session
+// continues from its last event.
 func TestFailureOfAProviderInterruptsNothing(t *testing.T) {
 	t.Parallel()
 	broke := errors.New("the provider is down")

@@ -14,8 +14,8 @@ import (
 
 var errLine = errors.New("the connection is lost")
 
-// A failingStore fails its next append with an error, before it reached the store
-// or after it was added.
+// A failingStore fails its next append with an error, before or after the append was
+// added.
 type failingStore struct {
 	*eventstest.Slice
 	err   error
@@ -30,8 +30,8 @@ func (s *failingStore) Append(ctx context.Context, stream events.Stream, after e
 	return err
 }
 
-// A call whose start may be on record must not be settled again, and its end
-// comes of that start. A call whose start was refused did not begin.
+// A call whose start may be on record counts as begun, and its end is caused by that
+// start. A call whose start was refused did not begin.
 func TestStartCountsUnlessItsAppendWasRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -34,7 +34,7 @@ func (s *severed) Append(ctx context.Context, stream events.Stream, after events
 	return s.Store.Append(ctx, stream, after, records...)
 }
 
-// A tenant is a process with a lease in a store that others use as well.
+// A tenant is a process with a lease in a store that other processes use as well.
 type tenant struct {
 	ledger  *events.Ledger
 	process domain.ProcessID
@@ -67,6 +67,7 @@ func judged(t *testing.T, l *events.Ledger, skew time.Duration, alone bool) runn
 	return s.Judge(domain.ProcessID{}, time.Now().Add(skew), alone)
 }
 
+// A process that renews its lease is never judged dead.
 func TestAProcessThatRenewsItsLeaseIsNeverJudgedDead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -86,6 +87,7 @@ func TestAProcessThatRenewsItsLeaseIsNeverJudgedDead(t *testing.T) {
 	})
 }
 
+// A process is judged dead LeaseMargin after its lease ran out, and not before.
 func TestAProcessIsDeadWhenItsLeaseRanOutAndNotBefore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -102,6 +104,7 @@ func TestAProcessIsDeadWhenItsLeaseRanOutAndNotBefore(t *testing.T) {
 	})
 }
 
+// A process without a lease is dead only for a caller that holds the store exclusively.
 func TestAProcessWithoutALeaseIsDeadOnlyForWhoHasTheStoreAlone(t *testing.T) {
 	t.Parallel()
 	p := start(t, registry.Tools{}, runner.Config{})
@@ -113,6 +116,7 @@ func TestAProcessWithoutALeaseIsDeadOnlyForWhoHasTheStoreAlone(t *testing.T) {
 	}
 }
 
+// A lease survives a store that cannot be reached for less than the rest of the lease.
 func TestALeaseOutlivesAStoreThatComesBackInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -132,6 +136,8 @@ func TestALeaseOutlivesAStoreThatComesBackInTime(t *testing.T) {
 	})
 }
 
+// The context of a process that cannot renew its lease ends before other processes may
+// judge it dead.
 func TestAProcessThatCannotRenewStopsBeforeOthersMayJudgeItDead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -149,6 +155,7 @@ func TestAProcessThatCannotRenewStopsBeforeOthersMayJudgeItDead(t *testing.T) {
 	})
 }
 
+// A process that another one has recovered loses its lease at its next renewal.
 func TestAProcessThatWasRecoveredLosesItsLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -170,7 +177,7 @@ func TestAProcessThatWasRecoveredLosesItsLease(t *testing.T) {
 	})
 }
 
-// A held tool runs until it is let go.
+// held returns a tool that runs until the test releases it.
 func held(begun chan<- struct{}, release <-chan struct{}) domain.Tool {
 	return must(domain.Spec[struct{}, string]{Description: "Waits.", Execute: func(ctx context.Context, _ struct{}, _ domain.Invocation) (string, error) {
 		begun <- struct{}{}
@@ -179,8 +186,8 @@ func held(begun chan<- struct{}, release <-chan struct{}) domain.Tool {
 	}})
 }
 
-// A process whose lease ran out, and that does not know it yet, adds nothing to
-// a session that another process has recovered.
+// A process whose lease ran out, and that does not know it yet, adds no event to a
+// session that another process has recovered.
 func TestAZombieAddsNothing(t *testing.T) {
 	t.Parallel()
 	begun, release := make(chan struct{}), make(chan struct{})
@@ -216,7 +223,7 @@ func TestAZombieAddsNothing(t *testing.T) {
 	}
 }
 
-// A recovery leaves alone what a process that may be alive carries on.
+// A recovery does not change the sessions of a process that may be alive.
 func TestRecoveryLeavesTheSessionsOfTheLiving(t *testing.T) {
 	t.Parallel()
 	begun, release := make(chan struct{}), make(chan struct{})
@@ -251,9 +258,9 @@ func TestRecoveryLeavesTheSessionsOfTheLiving(t *testing.T) {
 	}
 }
 
-// Of two runners that carry one session on, the second stops before it ends
-// what the first has open, and where both append, one gets a conflict. Either
-// way each call has one end.
+// Of two runners that run one session, the second stops before it ends the open calls of
+// the first, and if both append, one receives a conflict. In both cases each call has one
+// end.
 func TestOfTwoRunnersOnOneSessionOneStops(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -307,7 +314,7 @@ func TestOfTwoRunnersOnOneSessionOneStops(t *testing.T) {
 	}
 }
 
-// Clocks may be set back, and no promise to live until a time is taken back.
+// A renewal with an earlier end, as after a clock was set back, does not shorten a lease.
 func TestARenewalNeverShortensALease(t *testing.T) {
 	t.Parallel()
 	store := eventstest.NewSlice()

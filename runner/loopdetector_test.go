@@ -19,8 +19,8 @@ func asks(s *conversation.State, id, input string) {
 	})
 }
 
-// The cost of a step is that of its new calls: earlier inputs are not read
-// again. They are destroyed here, which the detector must not notice.
+// The detector reads the inputs of new calls only. The test destroys earlier inputs,
+// which the detector must not notice.
 func TestALoopDetectorReadsEachInputOnce(t *testing.T) {
 	t.Parallel()
 	s, l := &conversation.State{}, newLoopDetector(DefaultRounds)
@@ -35,7 +35,7 @@ func TestALoopDetectorReadsEachInputOnce(t *testing.T) {
 	}
 }
 
-// The canonical form decides: keys in another order are the same input.
+// Inputs that differ only in the order of their keys are equal calls.
 func TestALoopIsOfCanonicalInputs(t *testing.T) {
 	t.Parallel()
 	s, l := &conversation.State{}, newLoopDetector(DefaultRounds)
@@ -48,7 +48,7 @@ func TestALoopIsOfCanonicalInputs(t *testing.T) {
 	}
 }
 
-// A subsession gets its prompts from an agent, which end no count.
+// A prompt of a parent agent does not reset the detector.
 func TestAPromptOfAnAgentEndsNoCount(t *testing.T) {
 	t.Parallel()
 	for _, parent := range []domain.SessionID{{}, domain.NewMint(time.Now, rand.Reader).Session()} {
@@ -64,8 +64,8 @@ func TestAPromptOfAnAgentEndsNoCount(t *testing.T) {
 	}
 }
 
-// BenchmarkLoopDetection takes steps of one call of 30 KB each. The time of a
-// step does not grow with the steps before.
+// BenchmarkLoopDetection takes steps of one call of 30 KB each. The time of a step does
+// not grow with the earlier steps.
 func BenchmarkLoopDetection(b *testing.B) {
 	text := make([]byte, 30<<10)
 	for i := range text {

@@ -17,8 +17,8 @@ import (
 	"github.com/settlement-ledger/ledger/runner"
 )
 
-// appendTo appends an event to the end of a session's stream, as a process other
-// than the session's runner does.
+// appendTo appends an event to the end of a session's stream, as a process other than the
+// session's runner does.
 func (p *program) appendTo(session domain.SessionID, e events.Event) {
 	p.t.Helper()
 	s := p.state(session)
@@ -27,7 +27,7 @@ func (p *program) appendTo(session domain.SessionID, e events.Event) {
 	}
 }
 
-// bootOver is boot for tests whose store does not fail.
+// bootOver is boot for a store that does not fail.
 func bootOver(t *testing.T, store events.Store, tools registry.Tools, config runner.Config) *program {
 	t.Helper()
 	p, err := boot(t, store, noOutputs{}, tools, config)
@@ -37,6 +37,8 @@ func bootOver(t *testing.T, store events.Store, tools registry.Tools, config run
 	return p
 }
 
+// A recovery that cannot read one session ends the open calls of the others, and reports
+// the one.
 func TestRecoveryEndsTheOtherSessionsWhenOneCannotBeRead(t *testing.T) {
 	t.Parallel()
 	store := eventstest.NewSlice()
@@ -66,7 +68,8 @@ func TestRecoveryEndsTheOtherSessionsWhenOneCannotBeRead(t *testing.T) {
 	}
 }
 
-// A session that somebody else appends to while it is recovered is theirs.
+// A recovery leaves a session unchanged to which another process appends, and ends the
+// open calls of the others.
 func TestRecoveryEndsTheOtherSessionsWhenOneConflicts(t *testing.T) {
 	t.Parallel()
 	store := &meddling{Slice: eventstest.NewSlice()}
@@ -83,7 +86,7 @@ func TestRecoveryEndsTheOtherSessionsWhenOneConflicts(t *testing.T) {
 	}
 }
 
-// A meddling store has a conflict at each append to one stream.
+// A meddling store returns a conflict for each append to one stream.
 type meddling struct {
 	*eventstest.Slice
 	stream events.Stream
@@ -96,8 +99,7 @@ func (m *meddling) Append(ctx context.Context, s events.Stream, after events.Rev
 	return m.Slice.Append(ctx, s, after, records...)
 }
 
-// A store that cannot be used ends a recovery: what it did not reach is not
-// reported as left.
+// An error of the store ends a recovery, which reports no session that it did not reach.
 func TestRecoveryStopsAtAStoreThatFails(t *testing.T) {
 	t.Parallel()
 	store := &severed{Store: eventstest.NewSlice()}
@@ -115,7 +117,8 @@ func TestRecoveryStopsAtAStoreThatFails(t *testing.T) {
 	}
 }
 
-// elsewhere is Config.Elsewhere for a test in which one process may be alive.
+// elsewhere returns the Config.Elsewhere of a test in which one other process may be
+// alive.
 func elsewhere(living *program) func(context.Context, []domain.LayerID) (domain.ProcessID, error) {
 	return func(ctx context.Context, layers []domain.LayerID) (domain.ProcessID, error) {
 		w, err := wreck(ctx, living.ledger, domain.ProcessID{})
@@ -148,6 +151,8 @@ func (p *program) ask(session domain.SessionID, disabled bool, hidden bool, call
 	p.appendTo(session, events.ReplyReceived{Turn: turn.Turn, Message: message, Calls: calls})
 }
 
+// Calls that have not begun belong to the process that offered their tools, and another
+// process does not end them while that process may be alive.
 func TestCallsOfALivingProcessThatHaveNotBegunAreItsOwn(t *testing.T) {
 	t.Parallel()
 	call := domain.Call{ID: "c", Name: "echo", Input: json.RawMessage(`{"text":"a"}`)}
@@ -192,7 +197,7 @@ func TestCallsOfALivingProcessThatHaveNotBegunAreItsOwn(t *testing.T) {
 	}
 }
 
-// Elsewhere reads the log, so a run does not ask it about its own turns.
+// A run does not call Config.Elsewhere, which reads the log, for calls of its own turns.
 func TestARunAsksNobodyAboutTurnsOfItsOwn(t *testing.T) {
 	t.Parallel()
 	asked := 0
@@ -209,8 +214,9 @@ func TestARunAsksNobodyAboutTurnsOfItsOwn(t *testing.T) {
 	}
 }
 
-// A call may run under another layer than the one offered: the policy
-// ByFingerprint runs what is in effect in the process that resumes.
+// A call belongs to the process of the layer under which it runs, which can differ from
+// the offered layer: the policy ByFingerprint runs the registration in effect in the
+// process that resumes.
 func TestACallBelongsToTheProcessUnderWhoseLayerItBegan(t *testing.T) {
 	t.Parallel()
 	store := eventstest.NewSlice()
@@ -236,8 +242,8 @@ func TestACallBelongsToTheProcessUnderWhoseLayerItBegan(t *testing.T) {
 	}
 }
 
-// What a turn offers is in effect when it is put together, whatever is registered
-// and closed beside it: verify has no false alarm.
+// A turn offers the tools that are in effect when it is materialized, while other
+// goroutines register and close tools; verify reports no violation.
 func TestToolsThatComeAndGoBesideARunBreakNoLaw(t *testing.T) {
 	t.Parallel()
 	var replies [][]runner.Part

@@ -21,6 +21,7 @@ import (
 
 type nothing struct{}
 
+// The end of a call is on record before the model reads it.
 // Scenario 94. Scenario 95.
 func TestAResultIsOnRecordBeforeTheModelReadsIt(t *testing.T) {
 	t.Parallel()
@@ -40,6 +41,7 @@ func TestAResultIsOnRecordBeforeTheModelReadsIt(t *testing.T) {
 	}
 }
 
+// A call ID that a later reply repeats identifies another call.
 // Scenario 97.
 func TestACallIDThatComesAgainIsAnotherCall(t *testing.T) {
 	t.Parallel()
@@ -54,6 +56,7 @@ func TestACallIDThatComesAgainIsAnotherCall(t *testing.T) {
 	}
 }
 
+// After a call of an unknown tool the model has another turn.
 // Scenario 98.
 func TestACallToAMissingToolGivesTheModelAnotherTurn(t *testing.T) {
 	t.Parallel()
@@ -73,6 +76,7 @@ func refusing(err error) domain.Tool {
 	})
 }
 
+// The model reads the denial of a call, and the run continues.
 // Scenario 100.
 func TestADeniedCallIsReadAndTheRunGoesOn(t *testing.T) {
 	t.Parallel()
@@ -88,6 +92,7 @@ func TestADeniedCallIsReadAndTheRunGoesOn(t *testing.T) {
 	}
 }
 
+// A call that a person declines without feedback stops the run.
 // Scenario 101. Scenario 103.
 func TestADeclinedCallStopsTheRun(t *testing.T) {
 	t.Parallel()
@@ -101,6 +106,7 @@ func TestADeclinedCallStopsTheRun(t *testing.T) {
 	}
 }
 
+// The model reads the feedback of a person who declined a call, and the run continues.
 func TestARefusalWithFeedbackIsReadAndTheRunGoesOn(t *testing.T) {
 	t.Parallel()
 	model := plays([]runner.Part{ask("c1", "no", `{}`)})
@@ -112,8 +118,8 @@ func TestARefusalWithFeedbackIsReadAndTheRunGoesOn(t *testing.T) {
 	}
 }
 
-// One refusal without feedback stops the run; feedback to its sibling is on
-// record, and the model reads it when the session goes on.
+// One refusal without feedback stops the run. The feedback to another call of the reply
+// is on record, and the model reads it when the session continues.
 func TestFeedbackBesideARefusalIsReadOnTheNextTurn(t *testing.T) {
 	t.Parallel()
 	for _, order := range [][]runner.Part{
@@ -143,6 +149,7 @@ func TestFeedbackBesideARefusalIsReadOnTheNextTurn(t *testing.T) {
 	}
 }
 
+// The last step that Config.Steps allows offers no tools.
 // Scenario 106.
 func TestTheLastStepOffersNoTools(t *testing.T) {
 	t.Parallel()
@@ -160,6 +167,7 @@ func TestTheLastStepOffersNoTools(t *testing.T) {
 	}
 }
 
+// Each prompt has its own allowance of steps.
 // Scenario 107.
 func TestAPromptRestartsTheStepAllowance(t *testing.T) {
 	t.Parallel()
@@ -175,6 +183,8 @@ func TestAPromptRestartsTheStepAllowance(t *testing.T) {
 	}
 }
 
+// Run of a running session joins the run and returns its result; another session is not
+// delayed.
 // Scenario 113.
 func TestWhoeverRunsARunningSessionJoins(t *testing.T) {
 	t.Parallel()
@@ -209,7 +219,7 @@ func TestWhoeverRunsARunningSessionJoins(t *testing.T) {
 	}
 }
 
-// A failing provider fails once and then speaks.
+// A failing provider fails once and then replies.
 type failing struct {
 	*player
 	err error
@@ -227,6 +237,7 @@ func (f *failing) Reply(ctx context.Context, turn runner.Turn) iter.Seq2[runner.
 	return f.player.Reply(ctx, turn)
 }
 
+// A reply that ends with an error is discarded, and the next run asks the model again.
 func TestAReplyThatBreaksOffIsAsIfItHadNotBeen(t *testing.T) {
 	t.Parallel()
 	broke := errors.New("the line is dead")
@@ -243,6 +254,7 @@ func TestAReplyThatBreaksOffIsAsIfItHadNotBeen(t *testing.T) {
 	}
 }
 
+// No call of an invalid reply runs.
 func TestABadReplyIsRefusedWhole(t *testing.T) {
 	t.Parallel()
 	for name, reply := range map[string][]runner.Part{
@@ -273,6 +285,8 @@ func (p *program) refusals(session domain.SessionID) (all []events.ReplyRefused)
 	return all
 }
 
+// An invalid reply is recorded as refused with the reason, and no later turn shows it to
+// the model.
 func TestARefusedReplyIsOnRecordAndNoModelIsShownIt(t *testing.T) {
 	t.Parallel()
 	finished := runner.FinishPart{Reason: "tool_calls", Model: "m-2", Tokens: events.Tokens{Output: 7}}
@@ -323,6 +337,8 @@ func TestARefusedReplyIsOnRecordAndNoModelIsShownIt(t *testing.T) {
 	}
 }
 
+// An input that is not JSON is recorded as a JSON string, and the call ends as
+// InvalidInput.
 func TestAnInputThatIsNotJSONIsOnRecordAndInvalid(t *testing.T) {
 	t.Parallel()
 	var count counter
@@ -336,6 +352,7 @@ func TestAnInputThatIsNotJSONIsOnRecordAndInvalid(t *testing.T) {
 	}
 }
 
+// Media of a tool are in the log once, and the model receives them as media.
 // Scenario 115. Scenario 121.
 func TestMediaIsOnRecordOnceAndShownNatively(t *testing.T) {
 	t.Parallel()
@@ -363,6 +380,8 @@ func TestMediaIsOnRecordOnceAndShownNatively(t *testing.T) {
 	}
 }
 
+// Admitting a recorded message again with the same text appends no event, and with
+// another text returns ErrOtherText.
 // Scenario 127.
 func TestAdmittingAMessageAgainDoesNothing(t *testing.T) {
 	t.Parallel()
@@ -382,6 +401,7 @@ func TestAdmittingAMessageAgainDoesNothing(t *testing.T) {
 	}
 }
 
+// A defect of one call does not affect the other calls of the reply.
 // Scenario 161.
 func TestADefectLeavesTheSiblingsAlone(t *testing.T) {
 	t.Parallel()
@@ -404,6 +424,7 @@ func TestADefectLeavesTheSiblingsAlone(t *testing.T) {
 	}
 }
 
+// With OnBroken set to Stop, a run with a defect returns ErrBroken.
 func TestARunThatStopsAtDefectsSaysSo(t *testing.T) {
 	t.Parallel()
 	model := plays([]runner.Part{ask("a", "breaks", `{}`)})
@@ -415,6 +436,7 @@ func TestARunThatStopsAtDefectsSaysSo(t *testing.T) {
 	}
 }
 
+// A call that closes a loop runs only if Config.Looping allows it.
 // Scenario 163.
 func TestACallThatComesRoundAgainIsAskedAbout(t *testing.T) {
 	t.Parallel()
@@ -463,7 +485,7 @@ func cycle(period, rounds int) [][]runner.Part {
 	return replies
 }
 
-// loops answers every detected loop with a denial, and keeps which were found.
+// loops returns a Config.Looping that denies every detected loop and records it in found.
 func loops(found *[]events.LoopDetected) func(context.Context, domain.Invocation, events.LoopDetected) error {
 	return func(_ context.Context, _ domain.Invocation, l events.LoopDetected) error {
 		*found = append(*found, l)
@@ -471,6 +493,7 @@ func loops(found *[]events.LoopDetected) func(context.Context, domain.Invocation
 	}
 }
 
+// A prompt of a person resets the loop detector.
 func TestAPersonsPromptEndsTheCountOfALoop(t *testing.T) {
 	t.Parallel()
 	same := func(id string) []runner.Part { return []runner.Part{ask(id, "echo", `{"text":"again"}`)} }
@@ -490,7 +513,7 @@ func TestAPersonsPromptEndsTheCountOfALoop(t *testing.T) {
 	}
 }
 
-// What came before a resumed run counts as in the run before.
+// Calls of earlier runs count in the detection of a loop.
 func TestALoopIsFoundAcrossRuns(t *testing.T) {
 	t.Parallel()
 	same := func(id string) []runner.Part { return []runner.Part{ask(id, "echo", `{"text":"again"}`)} }
@@ -522,6 +545,7 @@ func (b *breaking) Reply(ctx context.Context, turn runner.Turn) iter.Seq2[runner
 	return b.player.Reply(ctx, turn)
 }
 
+// The settlement of a call that was refused for a loop has the offered registration.
 func TestACallRefusedForALoopNamesItsOffer(t *testing.T) {
 	t.Parallel()
 	var found []events.LoopDetected
@@ -546,6 +570,8 @@ func alternating(rounds int) [][]runner.Part {
 	return replies
 }
 
+// An interruption ends the running calls of its session, and is on record with its
+// reason.
 func TestAnInterruptionEndsItsCallsAndIsOnRecord(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -576,6 +602,7 @@ func TestAnInterruptionEndsItsCallsAndIsOnRecord(t *testing.T) {
 	}
 }
 
+// Calls that had not begun at an interruption do not run.
 func TestCallsNotBegunAreNotRunAfterAnInterruption(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -598,6 +625,7 @@ func TestCallsNotBegunAreNotRunAfterAnInterruption(t *testing.T) {
 	}
 }
 
+// A call that began in a dead process ends as lost and does not run again.
 // Scenario 122. Scenario 124.
 func TestACallOfADeadProcessIsLostAndNeverRun(t *testing.T) {
 	t.Parallel()
@@ -636,7 +664,8 @@ func TestACallOfADeadProcessIsLostAndNeverRun(t *testing.T) {
 	}
 }
 
-// leave puts a session where a process died: one call began, one did not.
+// leave puts a session into the state in which a process died: one call had begun, and
+// one had not.
 func leave(t *testing.T, p *program, session domain.SessionID) (begun, waiting domain.Invocation) {
 	t.Helper()
 	mint := p.ledger.Mint()
@@ -661,6 +690,7 @@ func leave(t *testing.T, p *program, session domain.SessionID) (begun, waiting d
 	return domain.Invocation{Message: message, Call: "c1"}, domain.Invocation{Message: message, Call: "c2"}
 }
 
+// A permission request of a dead process is dismissed, and its call is lost.
 func TestARequestForPermissionOfADeadProcessIsDismissed(t *testing.T) {
 	t.Parallel()
 	store := eventstest.NewSlice()
@@ -686,7 +716,8 @@ func TestARequestForPermissionOfADeadProcessIsDismissed(t *testing.T) {
 	}
 }
 
-// A request can outlive the end of its call, if the process died in between.
+// A permission request whose call has ended, because the process died in between, is
+// dismissed.
 func TestARequestForPermissionWithoutAnOpenCallIsDismissed(t *testing.T) {
 	t.Parallel()
 	store := eventstest.NewSlice()
@@ -712,6 +743,7 @@ func TestARequestForPermissionWithoutAnOpenCallIsDismissed(t *testing.T) {
 	}
 }
 
+// The recorded turn of an offer without tools has an empty list of tools.
 func TestATurnThatOffersNothingSaysSo(t *testing.T) {
 	t.Parallel()
 	p := start(t, registry.Tools{"echo": echo(&counter{})}, runner.Config{
@@ -732,6 +764,8 @@ func TestATurnThatOffersNothingSaysSo(t *testing.T) {
 	}
 }
 
+// A run returns a conflict if another process appends to its session, and records nothing
+// more.
 func TestASessionThatSomebodyElseAppendsToConflictsAndStops(t *testing.T) {
 	t.Parallel()
 	var p *program
@@ -755,6 +789,7 @@ func TestASessionThatSomebodyElseAppendsToConflictsAndStops(t *testing.T) {
 	}
 }
 
+// A session with events of unknown kinds is not run.
 func TestASessionOfUnknownKindsIsNotRun(t *testing.T) {
 	t.Parallel()
 	p := start(t, registry.Tools{}, runner.Config{Provider: plays()})
@@ -772,6 +807,7 @@ func TestASessionOfUnknownKindsIsNotRun(t *testing.T) {
 	}
 }
 
+// Note returns ErrNotRunning for a session that is not running.
 func TestNoteNeedsARunningSession(t *testing.T) {
 	t.Parallel()
 	p := start(t, registry.Tools{}, runner.Config{Provider: plays()})
@@ -782,6 +818,7 @@ func TestNoteNeedsARunningSession(t *testing.T) {
 	}
 }
 
+// The cause of a note is the start of its call.
 func TestANoteComesOfTheCallItIsAbout(t *testing.T) {
 	t.Parallel()
 	var p *program

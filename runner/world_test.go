@@ -22,7 +22,7 @@ import (
 	"github.com/settlement-ledger/ledger/runner"
 )
 
-// A program is one process over a store: what a crash takes away.
+// A program is one process over a store. A crash loses it, and the store stays.
 type program struct {
 	t        testing.TB
 	ledger   *events.Ledger
@@ -32,7 +32,7 @@ type program struct {
 	runner   *runner.Runner
 }
 
-// noOutputs keeps nothing: tests that need more bring their own.
+// noOutputs is a store of outputs that fails every Keep.
 type noOutputs struct{}
 
 func (noOutputs) Keep(context.Context, domain.Ref, string, io.Reader) (domain.Retained, error) {
@@ -40,8 +40,8 @@ func (noOutputs) Keep(context.Context, domain.Ref, string, io.Reader) (domain.Re
 }
 func (noOutputs) Confirm(context.Context, domain.EventID) error { return nil }
 
-// boot starts a program over a store, with tools in the layer of a location.
-// Its errors are those of a store whose power was cut.
+// boot starts a program over a store, with tools in a location layer. It returns an error
+// if the power of the store was cut.
 func boot(t testing.TB, store events.Store, outputs registry.Outputs, tools registry.Tools, config runner.Config) (*program, error) {
 	mint := domain.NewMint(time.Now, rand.Reader)
 	p := &program{t: t, ledger: events.NewLedger(store, mint, time.Now)}
@@ -77,7 +77,7 @@ func start(t testing.TB, tools registry.Tools, config runner.Config) *program {
 	return p
 }
 
-// open begins a session with a prompt.
+// open opens a session and admits a prompt.
 func (p *program) open(prompt string) domain.SessionID {
 	p.t.Helper()
 	session, err := p.runner.Open(p.t.Context(), events.SessionOpened{Agent: "build", Location: "/here"})
@@ -113,7 +113,7 @@ func (p *program) state(session domain.SessionID) *conversation.State {
 	return s
 }
 
-// calls returns all calls of a session that have an end, in the order asked.
+// ends returns the settlements of a session in the order of its calls.
 func (p *program) ends(session domain.SessionID) []domain.Settlement {
 	p.t.Helper()
 	var ends []domain.Settlement
@@ -143,7 +143,7 @@ func (p *program) kinds(session domain.SessionID) string {
 	return strings.Join(kinds, " ")
 }
 
-// wreck folds what every process but self left.
+// wreck folds the work that every process but self left open.
 func wreck(ctx context.Context, l *events.Ledger, self domain.ProcessID) (runner.Orphans, error) {
 	lives, places, asked := runner.Processes(), catalog.Projection(), calls.Projection()
 	l0, p0, c0 := lives.Init(), places.Init(), asked.Init()
@@ -162,7 +162,7 @@ func wreck(ctx context.Context, l *events.Ledger, self domain.ProcessID) (runner
 	return w, nil
 }
 
-// recover ends what every other process left.
+// salvage recovers the work that every other process left open.
 func (p *program) salvage() runner.RecoveryReport {
 	p.t.Helper()
 	w, err := wreck(p.t.Context(), p.ledger, p.layers.Process())
@@ -176,7 +176,8 @@ func (p *program) salvage() runner.RecoveryReport {
 	return done
 }
 
-// exceptions are the laws that the log breaks, and what it has open.
+// exceptions returns the laws that the log breaks, and the calls and requests that it has
+// open.
 func exceptions(t testing.TB, l *events.Ledger) []calls.Exception {
 	t.Helper()
 	projection := calls.Projection()
@@ -187,8 +188,8 @@ func exceptions(t testing.TB, l *events.Ledger) []calls.Exception {
 	return append(s.Exceptions(), s.Unfinished()...)
 }
 
-// A player is a provider that gives one reply after another, each a text or
-// calls, and remembers what it was shown.
+// A player is a provider that plays one prepared reply after another, each a text or
+// calls, and records the turns that it received.
 type player struct {
 	mu      sync.Mutex
 	replies [][]runner.Part
@@ -228,7 +229,7 @@ func ask(id, name, input string) runner.Part {
 	return runner.CallPart{ID: domain.CallID(id), Name: name, Input: []byte(input)}
 }
 
-// must makes a tool that cannot fail to be made.
+// must returns a tool whose spec is valid.
 func must[In, Out any](s domain.Spec[In, Out]) domain.Tool {
 	s.Description = "for a test"
 	t, err := domain.Make(s)
@@ -242,7 +243,7 @@ type text struct {
 	Text string `json:"text"`
 }
 
-// echo returns what it is given, and counts how often.
+// echo returns a tool that returns its input and counts its runs.
 func echo(count *counter) domain.Tool {
 	return must(domain.Spec[text, string]{
 		Execute: func(_ context.Context, in text, inv domain.Invocation) (string, error) {
@@ -252,7 +253,8 @@ func echo(count *counter) domain.Tool {
 	})
 }
 
-// A counter counts the runs of calls: the world that tools act on.
+// A counter counts the runs of calls. It is the state outside the process that tools
+// change.
 type counter struct {
 	mu   sync.Mutex
 	runs map[string]int
