@@ -54,8 +54,10 @@ func (c *fileSession) reply(s parsedRecord, m chatMessage) *modelReply {
 // messageID returns the ID of the reply's message.
 func (r *modelReply) messageID() domain.MessageID { return r.session.messageID(r.at, "reply", r.key) }
 
-// The IDs of the turn and of the event that records the reply.
-func (r *modelReply) turnID() domain.TurnID   { return r.session.turnID(r.at, r.key) }
+// turnID returns the ID of the turn that the reply answers.
+func (r *modelReply) turnID() domain.TurnID { return r.session.turnID(r.at, r.key) }
+
+// eventID returns the ID of the event that records the reply.
 func (r *modelReply) eventID() domain.EventID { return r.session.eventID(r.at, "reply", r.key) }
 
 // merge adds the model, finish reason and token counts of a record. Each record of a

@@ -35,8 +35,8 @@ const (
 	// NoMaterialization permits an import to name no turn.
 	NoMaterialization Law = "a settlement names a materialization"
 	NoRegistration    Law = "a registration that is named exists"
-	// NotLive means by in effect: neither closed nor hidden. A turn that was only
-	// observed may offer closed tools.
+	// NotLive counts a tool as in effect if it is neither closed nor hidden. A turn
+	// that was only observed may offer closed tools.
 	NotLive          Law = "a turn offers what is in effect"
 	ForeignReference Law = "an output belongs to one settlement"
 	PrunedUnkept     Law = "what is pruned was kept"

@@ -223,8 +223,9 @@ func (s *State) started(known *session, e events.CallStarted, v events.Envelope)
 }
 
 // settled folds the settlement of a call. A second one is a breach and otherwise
-// ignored. The State keeps no more of the event than tables and checks need: it drops
-// the outputs, cuts the texts, and records the managed outputs apart.
+// ignored. The State keeps only the parts of the event that lists of calls and the
+// checks need: it drops the outputs, cuts the texts, and records the managed outputs
+// apart.
 func (s *State) settled(known *session, e events.CallSettled, v events.Envelope) {
 	c := s.call(known, e.Message, e.Call, e.Tool)
 	if c.State == Settled {

@@ -57,17 +57,16 @@ func (d *Relay) CatchUpConfigured(ctx context.Context, o JobConfig, open Opener)
 	return d.run(ctx, o.Job, open.of(o), catchUp)
 }
 
-// Follow publishes all records and then each new one, until ctx ends, whose
-// cause it returns, or an error. It continues from the consumer of the job, or
-// creates the consumer, durably. It does not close the publisher.
+// Follow publishes all records after the position of the consumer and then each new
+// one. It creates a missing consumer, durably. It returns the cause of ctx when ctx
+// ends, or the first error. It does not close the publisher.
 //
-// An invalid name is an ErrBadName. A consumer that runs, on any relay with
-// the same Locker, is an ErrRunning. A consumer with another target, topic or
-// filter is an ErrDifferentJob. Too many dead letters are an
-// ErrTooManyDeadLetters, and the next run begins with the record that would
-// have been the next one. A damaged record ends the run. Other errors come
-// from the store, the Locker or the ConsumerStore; errors of the publisher do
-// not end the run.
+// An invalid name is an ErrBadName. A consumer that runs, on any relay with the same
+// Locker, is an ErrRunning. A consumer with another target, topic or filter is an
+// ErrDifferentJob. Too many dead letters are an ErrTooManyDeadLetters, and the next
+// run begins with the record that would have been the next one. A damaged record ends
+// the run. Other errors come from the store, the Locker or the ConsumerStore; errors
+// of the publisher do not end the run.
 func (d *Relay) Follow(ctx context.Context, job Job, to message.Publisher) error {
 	return d.run(ctx, job, alreadyOpen(to), follow)
 }

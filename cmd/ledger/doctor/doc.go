@@ -2,15 +2,16 @@
 //
 // A [Doctor] runs checks one after the other: the address and the network of a
 // database, or the folder and its disk; the server, its version and cluster; rights;
-// the latency of reads and, if the caller asks for it, of appends; clocks; processes,
-// consumers and cached projections. A [Report] has a [Check] for each finding: whether it
-// passed, the detail, advice, and figures.
+// the latency of reads and, if the caller asks for it, of appends; clocks; the processes
+// that use the ledger, the consumers to which its records are published, and the saved
+// states of projections. A [Report] has a [Check] for each finding: whether it passed,
+// the detail, advice, and figures.
 //
 // # Promises
 //
 //   - A Doctor appends to the log only if the caller asks for timed appends, and then only
 //     to the stream doctor-probe.
-//   - No detail holds a credential.
+//   - No detail contains a credential.
 //   - No step waits longer than the timeout of the Opener, which is 3 seconds unless the
 //     user gives another.
 //   - A check that cannot run is reported as failed. The checks that do not depend on it

@@ -159,9 +159,11 @@ func (t *timings) time(f func() error) error {
 }
 
 // median returns the middle duration; of an even number of attempts, the longer of
-// the two in the middle. worst returns the longest. Both panic if t is empty.
+// the two in the middle. It panics if t is empty.
 func (t timings) median() time.Duration { return slices.Sorted(slices.Values(t))[len(t)/2] }
-func (t timings) worst() time.Duration  { return slices.Max(t) }
+
+// worst returns the longest duration. It panics if t is empty.
+func (t timings) worst() time.Duration { return slices.Max(t) }
 
 // String returns the median, the number of attempts and the longest duration for a person.
 func (t timings) String() string {

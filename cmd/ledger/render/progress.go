@@ -20,7 +20,7 @@ type Progress struct {
 	// first.
 	bar  *mpb.Bar
 	part string
-	// from is the measure that was done at the first Show of the part.
+	// from is the amount done at the first Show of the part.
 	from uint64
 	// done is the amount of the last Show, which the bar reads on another goroutine.
 	done *atomic.Int64

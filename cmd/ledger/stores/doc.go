@@ -1,16 +1,19 @@
 // Package stores opens the store that a command line names.
 //
-// An [Address] is where a store is: a folder, or a database with a connection string.
-// An [Opener] finds the address in the flag --store and the environment, and opens it
-// as a [Store]: a log, a ledger over it, checkpoints and outputs. [Opener.Read] and
-// [Opener.Write] open a store, call a function with it and close it. [Opener.Follow]
-// follows a log past the processes that have it open.
+// An [Address] locates a store: a folder, or a database with a connection string. An
+// [Opener] finds the address in the flag --store and the environment, and opens it as a
+// [Store]: the log of records; the ledger, which reads them as typed events; the
+// checkpoints, which are saved states of projections; and the outputs of calls that are
+// too large for the log. [Opener.Read] and [Opener.Write] open a store, call a function
+// with it and close it. [Opener.Follow] follows a log while other processes open and
+// close it.
 //
 // A folder is opened in one of three ways: by this process alone
 // ([Opener.OpenFolder]), together with other processes of this machine
 // ([Opener.OpenSharedFolder]), or to read it as it is, without a lock
-// ([Opener.OpenToReadAt]). A database does not keep outputs and checkpoints: a
-// [NodeStore] keeps them in a folder of this machine.
+// ([Opener.OpenToReadAt]). A database does not store outputs and checkpoints: they are
+// in a folder of this machine, to which a [NodeStore] gives access. A machine with such
+// a folder is a node of the ledger.
 //
 // # Promises
 //

@@ -80,7 +80,7 @@ type delivery struct {
 	// end cancels the context of the message, by which its subscriber sees that the
 	// delivery ended.
 	end context.CancelFunc
-	// until is the end of its AckWait.
+	// until is the time at which the AckWait of the delivery ends.
 	until time.Time
 }
 
