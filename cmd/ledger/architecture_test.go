@@ -20,17 +20,17 @@ import (
 // module is the module path, the prefix of the import paths of its packages.
 const module = "github.com/settlement-ledger/ledger"
 
-// A room lists the imports that one package may have besides the standard library. A
-// third-party module can be imported only by packages whose room lists it.
-type room struct {
+// An importRule lists the imports that one package may have besides the standard library.
+// A package may import a third-party module only if its rule lists it.
+type importRule struct {
 	imports []string // exact paths below the module; "*" allows every package of the module
 	uses    []string // third-party import paths, each including the packages below it
 }
 
-// house maps each package, by its path below the module, to its room. It is the import
-// graph that the design allows: TestImportsPointDown compares it with the imports of
-// the source.
-var house = map[string]room{
+// importRules maps each package, by its path below the module, to its rule. It is the
+// import graph that the design allows: TestImportsPointDown compares it with the imports
+// of the source.
+var importRules = map[string]importRule{
 	"domain": {nil, []string{
 		"github.com/oklog/ulid/v2", "github.com/google/jsonschema-go", "github.com/santhosh-tekuri/jsonschema/v6",
 		"github.com/go-json-experiment/json",
@@ -114,8 +114,8 @@ var builtinsUse = []string{
 	"golang.org/x/image",
 }
 
-// A listed is one package in the JSON output of go list.
-type listed struct {
+// A listedPackage is one package in the JSON output of go list.
+type listedPackage struct {
 	ImportPath string
 	Dir        string
 	GoFiles    []string
@@ -126,15 +126,15 @@ type listed struct {
 
 // packages returns every package of the module, as go list describes it. Imports of
 // test files are not included.
-func packages(t *testing.T) []listed {
+func packages(t *testing.T) []listedPackage {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,GoFiles,Imports,Doc", module+"/...").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
-	var all []listed
+	var all []listedPackage
 	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
-		var p listed
+		var p listedPackage
 		if err := d.Decode(&p); errors.Is(err, io.EOF) {
 			return all
 		} else if err != nil {
@@ -144,35 +144,35 @@ func packages(t *testing.T) []listed {
 	}
 }
 
-// Each package imports only the packages that its room allows, and each room belongs to
-// a package.
+// Each package imports only the packages that its rule allows, and each rule belongs to a
+// package.
 func TestImportsPointDown(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for _, p := range packages(t) {
 		name := strings.TrimPrefix(p.ImportPath, module+"/")
-		room, ok := house[name]
+		rule, ok := importRules[name]
 		if !ok {
-			t.Errorf("package %s has no room in the house: name what it may import, or move it", name)
+			t.Errorf("package %s has no import rule: add one to importRules, or move the package", name)
 			continue
 		}
 		seen[name] = true
 		for _, imported := range p.Imports {
-			if err := room.admits(imported); err != nil {
+			if err := rule.allows(imported); err != nil {
 				t.Errorf("%s imports %s: %v", name, imported, err)
 			}
 		}
 	}
-	for name := range house {
+	for name := range importRules {
 		if !seen[name] {
-			t.Errorf("the house has a room for %s, and there is no such package", name)
+			t.Errorf("importRules has a rule for %s, and there is no such package", name)
 		}
 	}
 }
 
-// admits returns nil if the room allows an import path, and otherwise an error that
-// lists the allowed ones.
-func (r room) admits(imported string) error {
+// allows returns nil if the rule allows an import path, and otherwise an error that lists
+// the allowed paths.
+func (r importRule) allows(imported string) error {
 	if own, ok := strings.CutPrefix(imported, module+"/"); ok {
 		if slices.Contains(r.imports, own) || slices.Contains(r.imports, "*") {
 			return nil
