@@ -22,6 +22,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/verify"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/mapping"
 )
@@ -322,10 +323,10 @@ func TestVerifySeesWhatAnAdministratorDid(t *testing.T) {
 				if len(ran.out) == 0 {
 					t.Fatalf("%s the scavenge verify = %d %s", when, ran.exit, ran.err)
 				}
-				got := decodeJSON[verification](t, ran.out)
+				got := decodeJSON[verify.Report](t, ran.out)
 				var details []string
 				for _, e := range got.Exceptions {
-					if e.Law == untouched || e.Law == inOrder {
+					if e.Law == verify.RecordsKept || e.Law == verify.StreamInOrder {
 						details = append(details, e.Detail)
 					}
 				}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/verify"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
@@ -187,10 +188,10 @@ func TestReadingGoesOnBehindADamagedRecord(t *testing.T) {
 	verified := ledger(t, store, "verify", "-o", "json")
 	v := decodeJSON[struct {
 		Events  int
-		Unknown map[string]int `json:"unknown_kinds"`
-		Except  []exceptionRow `json:"exceptions"`
+		Unknown map[string]int        `json:"unknown_kinds"`
+		Except  []verify.ExceptionRow `json:"exceptions"`
 	}](t, verified.out)
-	if v.Events != 32 || v.Unknown["SomethingElse v3"] != 1 || len(v.Except) != 1 || v.Except[0].Law != readsBack {
+	if v.Events != 32 || v.Unknown["SomethingElse v3"] != 1 || len(v.Except) != 1 || v.Except[0].Law != verify.RecordDecodes {
 		t.Errorf("verify read %d events, unknown %v, exceptions %v", v.Events, v.Unknown, v.Except)
 	}
 	if refused := ledger(t, store, "call", "ls"); refused.exit != fault.ExitFailed || !strings.Contains(string(refused.err), "hint: ledger verify") {
@@ -233,9 +234,9 @@ func TestReadingGoesOnBehindARecordThatCannotBeRead(t *testing.T) {
 	}
 	verified := ledger(t, store, "verify", "-o", "json")
 	v := decodeJSON[struct {
-		Except []exceptionRow `json:"exceptions"`
+		Except []verify.ExceptionRow `json:"exceptions"`
 	}](t, verified.out)
-	if verified.exit != fault.ExitUnverified || len(v.Except) == 0 || v.Except[0].Law != readsBack {
+	if verified.exit != fault.ExitUnverified || len(v.Except) == 0 || v.Except[0].Law != verify.RecordDecodes {
 		t.Errorf("verify: exit %d, exceptions %v; want %d and the damage first", verified.exit, v.Except, fault.ExitUnverified)
 	}
 }
@@ -257,20 +258,6 @@ func TestAStoreThatIsNotWholeIsNoMissingStore(t *testing.T) {
 	refused := ledger(t, store, "session", "ls")
 	if refused.exit != fault.ExitFailed || !strings.Contains(string(refused.err), "hint: the store is incomplete") {
 		t.Errorf("session ls: exit %d, %s; want %d", refused.exit, refused.err, fault.ExitFailed)
-	}
-}
-
-// verify reports a gap in the revisions of a stream, and a position that does not
-// increase. No store of this module has either.
-func TestVerifyFindsAGap(t *testing.T) {
-	t.Parallel()
-	v := &verification{lengths: map[events.Stream]events.Revision{}}
-	for position, revision := range []events.Revision{1, 2, 4, 5} {
-		v.checkPlace(events.Entry{Stream: "process-x", Revision: revision, Position: events.NewPosition(uint64(position+1), uint64(position+1))})
-	}
-	v.checkPlace(events.Entry{Stream: "process-y", Revision: 1, Position: events.NewPosition(4, 4)})
-	if len(v.Exceptions) != 2 || *v.Exceptions[0].Revision != 4 || *v.Exceptions[1].Stream != "process-y" {
-		t.Errorf("exceptions %v, want the gap and the position that does not increase", v.Exceptions)
 	}
 }
 
@@ -311,9 +298,9 @@ func TestVerifyFindsAnOutputThatIsGone(t *testing.T) {
 				t.Fatal(err)
 			}
 			v := decodeJSON[struct {
-				Except []exceptionRow `json:"exceptions"`
+				Except []verify.ExceptionRow `json:"exceptions"`
 			}](t, ledger(t, store, "verify", "-o", "json").out)
-			if len(v.Except) != 1 || v.Except[0].Law != resolves && v.Except[0].Law != keptAsNamed || *v.Except[0].Call != "call_2" {
+			if len(v.Except) != 1 || v.Except[0].Law != verify.OutputResolves && v.Except[0].Law != verify.OutputMatches || *v.Except[0].Call != "call_2" {
 				t.Errorf("verify: %v, want the output of call_2", v.Except)
 			}
 		})

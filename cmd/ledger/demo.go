@@ -22,6 +22,7 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
+	"github.com/settlement-ledger/ledger/cmd/ledger/verify"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
@@ -414,5 +415,5 @@ func (d *demo) check(ctx context.Context) error {
 		return err
 	}
 	d.Line("$ ledger verify")
-	return d.Read(ctx, func(s *stores.Store) error { return d.verify(ctx, s, verifyFlags{outputs: true}) })
+	return d.Read(ctx, func(s *stores.Store) error { return verify.Run(ctx, d.Printer, s, verify.Options{Digests: true}) })
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/verify"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 )
@@ -46,7 +47,7 @@ func TestVerifyTellsWhatOthersWroteIntoADatabase(t *testing.T) {
 	write("noise-1", "PromptAdmitted", ``, "")
 	node := []string{"LEDGER_NODE=" + t.TempDir()}
 	got := asked(t, node, "verify", "--store", at, "-o", "json")
-	v := decodeJSON[verification](t, got.out)
+	v := decodeJSON[verify.Report](t, got.out)
 	if got.exit != fault.ExitUnverified || v.Events != 6 || v.UnknownKinds["OrderPlaced v1"] != 1 || v.UnknownKinds["Unheard v1"] != 2 || len(v.UnknownKinds) != 2 {
 		t.Fatalf("verify = %d %s%s, want 6 events, 3 of kinds that are not known", got.exit, got.out, got.err)
 	}
@@ -55,7 +56,7 @@ func TestVerifyTellsWhatOthersWroteIntoADatabase(t *testing.T) {
 		if x.Stream == nil || x.Position == nil || x.Revision == nil || x.Event == nil {
 			t.Fatalf("%+v, want its place", x)
 		}
-		if x.Law != readsBack {
+		if x.Law != verify.RecordDecodes {
 			continue // for example a session without a SessionOpened
 		}
 		places[x.Position.String()] = string(*x.Stream)
