@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/storecopy"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
@@ -54,13 +55,13 @@ func filled(t *testing.T) string {
 
 // copied runs ledger store copy to its end and returns its JSON row. variables are
 // added to the environment of the process.
-func copied(t *testing.T, variables []string, from, to string) copyRow {
+func copied(t *testing.T, variables []string, from, to string) storecopy.Totals {
 	t.Helper()
 	got := asked(t, variables, "store", "copy", from, to, "-o", "json")
 	if got.exit != 0 || len(got.err) > 0 {
 		t.Fatalf("copy %s %s = %d %s", from, to, got.exit, got.err)
 	}
-	return decodeJSON[copyRow](t, got.out)
+	return decodeJSON[storecopy.Totals](t, got.out)
 }
 
 // digestOf returns the digest of all records of an open store.
@@ -112,7 +113,7 @@ func TestACopyThatIsKilledGoesOn(t *testing.T) {
 			t.Errorf("copy again = %+v, want nothing to do", again)
 		}
 	}
-	if got := entriesIn(t, back); len(got) != copiedRecords || !slices.EqualFunc(got, entriesIn(t, from), sameEntry) {
+	if got := entriesIn(t, back); len(got) != copiedRecords || !slices.EqualFunc(got, entriesIn(t, from), sameRecord) {
 		t.Errorf("what came back are %d records, and not those that went", len(got))
 	}
 }

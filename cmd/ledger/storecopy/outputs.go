@@ -1,4 +1,4 @@
-package main
+package storecopy
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// outputs copies the outputs that settlements of the source name and the target lacks. It
+// copyOutputs copies the outputs that settlements of the source name and the target lacks. It
 // skips pruned outputs, and counts outputs that the source lacks as missing.
-func (c *copying) outputs(ctx context.Context) error {
+func (c *copier) copyOutputs(ctx context.Context) error {
 	state, err := stores.Current(ctx, c.from, calls.Projection())
 	if err != nil {
 		return err
@@ -26,56 +26,56 @@ func (c *copying) outputs(ctx context.Context) error {
 	}
 	passed := int64(0)
 	for _, named := range retained {
-		if err := c.output(ctx, named.Retained); err != nil {
+		if err := c.copyOutput(ctx, named.Retained); err != nil {
 			return err
 		}
 		passed += named.Bytes // output reports fewer bytes if it skips the output or fails to find it
-		c.came(passed - c.bytes.done)
+		c.addBytes(passed - c.bytes.done)
 	}
 	return nil
 }
 
-// came adds n bytes to the progress and displays it.
-func (c *copying) came(n int64) {
+// addBytes adds n bytes to the progress and displays it.
+func (c *copier) addBytes(n int64) {
 	c.bytes.done += n
 	c.progress.Bytes("outputs", c.bytes.done, c.bytes.total)
 }
 
-// A counted is a reader that passes the number of bytes of each Read to came.
-type counted struct {
+// A countingReader is a reader that passes the number of bytes of each Read to came.
+type countingReader struct {
 	io.Reader
-	came func(int64)
+	add func(int64)
 }
 
 // Read implements io.Reader.
-func (c counted) Read(p []byte) (int, error) {
+func (c countingReader) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
-	c.came(int64(n))
+	c.add(int64(n))
 	return n, err
 }
 
-// output copies one output unless the target has it or pruned it, and confirms it in the
+// copyOutput copies one output unless the target has it or pruned it, and confirms it in the
 // target: the settlement is in the copied log. It returns ErrDamaged if the bytes do not match
 // the size and digest in the settlement.
-func (c *copying) output(ctx context.Context, named domain.Retained) error {
+func (c *copier) copyOutput(ctx context.Context, named domain.Retained) error {
 	// LocalOutputs ignores other nodes: the target must store the output itself.
 	found, err := c.to.LocalOutputs.Stat(ctx, named.Ref)
 	if err == nil && found == named || errors.Is(err, outputs.ErrPruned) {
 		return nil
 	}
 	if err != nil && !errors.Is(err, outputs.ErrNotFound) {
-		return fmt.Errorf("copy to %s: %w", c.row.To, err)
+		return fmt.Errorf("copy to %s: %w", c.totals.To, err)
 	}
 	from, err := c.from.Outputs.Open(ctx, named.Ref)
 	if errors.Is(err, outputs.ErrNotFound) || errors.Is(err, outputs.ErrPruned) || stores.NodeFailed(err) {
-		c.row.Missing++
+		c.totals.Missing++
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("copy from %s: %w", c.row.From, err)
+		return fmt.Errorf("copy from %s: %w", c.totals.From, err)
 	}
 	defer from.Close()
-	kept, err := c.to.LocalOutputs.Keep(ctx, named.Ref, named.MIME, counted{from, c.came})
+	kept, err := c.to.LocalOutputs.Keep(ctx, named.Ref, named.MIME, countingReader{from, c.addBytes})
 	if err == nil && kept != named {
 		err = fmt.Errorf("%w: %s has %d bytes with SHA-256 %s, and its settlement says %d and %s", outputs.ErrDamaged, named.Ref, kept.Bytes, kept.SHA256, named.Bytes, named.SHA256)
 	}
@@ -83,8 +83,8 @@ func (c *copying) output(ctx context.Context, named domain.Retained) error {
 		err = c.to.LocalOutputs.Confirm(ctx, named.Ref.Settlement())
 	}
 	if err != nil {
-		return fmt.Errorf("copy to %s: %w", c.row.To, err)
+		return fmt.Errorf("copy to %s: %w", c.totals.To, err)
 	}
-	c.row.Outputs++
+	c.totals.Outputs++
 	return nil
 }

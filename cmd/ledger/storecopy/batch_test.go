@@ -1,7 +1,8 @@
-package main
+package storecopy
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"slices"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
@@ -33,7 +35,7 @@ func (n *narrow) Append(ctx context.Context, s events.Stream, after events.Revis
 // the target refuses as too large, and keeps the order of records across streams.
 func TestACopyAppendsRunsOfAStreamAtOnce(t *testing.T) {
 	t.Parallel()
-	mint := newMint(time.Now)
+	mint := domain.NewMint(time.Now, rand.Reader)
 	memory := func() *embedded.Store {
 		store, err := embedded.Open(t.Context(), "store", embedded.Config{FS: vfs.NewMem()})
 		if err != nil {
@@ -44,7 +46,7 @@ func TestACopyAppendsRunsOfAStreamAtOnce(t *testing.T) {
 	}
 	from := memory()
 	lengths := map[events.Stream]events.Revision{}
-	for n, run := range []int{100, 1, 1, copyRecords + 1, 1} {
+	for n, run := range []int{100, 1, 1, maxBatchRecords + 1, 1} {
 		s := events.Stream(fmt.Sprintf("s-%d", n%2))
 		for range run { // one append per record
 			r := events.Record{ID: mint.Event(), Kind: "K", Version: 1, Time: time.Now().UTC().Truncate(time.Microsecond), Data: []byte("{}")}
@@ -68,9 +70,9 @@ func TestACopyAppendsRunsOfAStreamAtOnce(t *testing.T) {
 	// copyRecords is 256, so the run of 257 records takes two appends. A target that
 	// takes 60 records gets the run of 100 as two halves and the batch of 256 as eight
 	// parts of 32.
-	for most, appends := range map[int]int{copyRecords: 6, 60: 2 + 1 + 1 + 8 + 1 + 1} {
+	for most, appends := range map[int]int{maxBatchRecords: 6, 60: 2 + 1 + 1 + 8 + 1 + 1} {
 		to := &narrow{Store: memory(), most: most}
-		run := run{to: to}
+		run := batch{to: to}
 		for _, e := range want {
 			if err := run.add(t.Context(), e); err != nil {
 				t.Fatal(err)

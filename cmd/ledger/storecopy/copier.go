@@ -1,0 +1,202 @@
+package storecopy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// A Totals is the JSON result of ledger store copy.
+type Totals struct {
+	From    string `json:"from"`
+	To      string `json:"to"`
+	Records uint64 `json:"records"` // number of records that both stores hold
+	Copied  uint64 `json:"copied"`  // number of records that this run copied
+	Outputs int    `json:"outputs"` // number of outputs that this run copied
+	Missing int    `json:"missing"` // number of outputs that no reachable node has
+	Digest  string `json:"digest"`  // of the records of either store
+}
+
+// A copier is a copy in progress.
+type copier struct {
+	from, to *stores.Store   // open until Run returns
+	totals   Totals          // the result so far
+	end      events.Position // end of from when the copy began; later records are not copied
+	progress *render.Progress
+	bytes    struct{ done, total int64 } // of the outputs, for the progress display
+}
+
+// Run copies the store at address from to the address to, with o, and prints the
+// result to p. It closes both stores before it returns.
+func Run(ctx context.Context, p *render.Printer, o *stores.Opener, from, to string) (err error) {
+	source, err := stores.ParseAddressOf("FROM", from)
+	if err != nil {
+		return err
+	}
+	target, err := stores.ParseAddressOf("TO", to)
+	if err != nil {
+		return err
+	}
+	if source.Same(target) {
+		return fault.Usage("%s would be copied into itself", source)
+	}
+	c := &copier{totals: Totals{From: source.String(), To: target.String()}, progress: p.Progress()}
+	defer c.progress.End()
+	if c.from, err = o.OpenToReadAt(ctx, source); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.from.Close()) }()
+	if c.to, err = o.OpenOrCreateAt(ctx, target); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.to.Close()) }()
+	if err := c.run(ctx); err != nil {
+		return err
+	}
+	c.progress.End()
+	return p.Object(c.totals, func() {
+		p.Line("%s in both, %d copied now; %s copied.", render.Count(int(c.totals.Records), "record"), c.totals.Copied, render.Count(c.totals.Outputs, "output"))
+		if c.totals.Missing > 0 {
+			p.Line("%s, which no node that can be asked has, not copied: ledger verify lists them.", render.Count(c.totals.Missing, "output"))
+		}
+		p.Line("Digest of both: %s", c.totals.Digest)
+	})
+}
+
+// run copies the records, compares both stores, and copies the outputs.
+func (c *copier) run(ctx context.Context) error {
+	end, err := c.from.Head(ctx)
+	if err != nil {
+		return fmt.Errorf("copy from %s: %w", c.totals.From, err)
+	}
+	c.end = end
+	digest, err := c.copyRecords(ctx)
+	if err != nil {
+		return err
+	}
+	if c.totals.Copied > 0 {
+		// Compare the stored bytes, not the acknowledgements of the appends.
+		if digest, err = c.compare(ctx); err != nil {
+			return err
+		}
+	}
+	c.totals.Records, c.totals.Digest = digest.Count(), digest.String()
+	return c.copyOutputs(ctx)
+}
+
+// readBoth reads both stores in parallel. It calls each for every record that both
+// hold, and rest for every record of from behind the end of to. A record that
+// differs is a conflict. An entry is valid only during the call.
+func (c *copier) readBoth(ctx context.Context, each func(events.Entry), rest func(events.Entry) error) error {
+	next, stop := iter.Pull2(events.Lend(ctx, c.to.Log, events.Query{}))
+	defer stop()
+	// more is true until the target has been read to its end.
+	more := true
+	for e, err := range events.Lend(ctx, c.from.Log, events.Query{Through: c.end}) {
+		if err != nil {
+			return fmt.Errorf("copy from %s: %w", c.totals.From, err)
+		}
+		part := "compare"
+		if !more {
+			part = "copy"
+		}
+		// The positions of a database are byte offsets of its log, so only the share of
+		// the positions is known, not the number of records.
+		c.progress.Show(part, render.Records, int64(c.totals.Records), stores.Sequence(e.Position), stores.Sequence(c.end))
+		c.totals.Records++
+		if more {
+			there, err, ok := next()
+			if err != nil {
+				return fmt.Errorf("copy to %s: %w", c.totals.To, err)
+			}
+			if more = ok; ok {
+				if !sameEntry(e, there) {
+					return c.conflict(e, there)
+				}
+				each(e)
+				continue
+			}
+		}
+		if err := rest(e); err != nil {
+			return err
+		}
+	}
+	if !more {
+		return nil
+	}
+	if there, err, ok := next(); err != nil {
+		return fmt.Errorf("copy to %s: %w", c.totals.To, err)
+	} else if ok {
+		return c.conflict(events.Entry{}, there)
+	}
+	return nil
+}
+
+// sameEntry reports whether two entries hold the same record, ignoring their
+// positions.
+func sameEntry(a, b events.Entry) bool {
+	return a.Stream == b.Stream && a.Revision == b.Revision && a.ID == b.ID && a.Kind == b.Kind && a.Version == b.Version &&
+		a.Time.Equal(b.Time) && string(a.Data) == string(b.Data) && string(a.Metadata) == string(b.Metadata)
+}
+
+// conflict returns the fault for the first record at which the target differs. A
+// zero here means that from has no record left.
+func (c *copier) conflict(here, there events.Entry) error {
+	expected := "nothing"
+	if !here.ID.IsZero() {
+		expected = fmt.Sprintf("%s, revision %d of %s, from position %s", here.ID, here.Revision, here.Stream, here.Position)
+	}
+	f := fault.Usage("%s holds something else: at its position %s there is %s, revision %d of %s, in place of %s",
+		c.totals.To, there.Position, there.ID, there.Revision, there.Stream, expected)
+	f.Exit, f.Code, f.Hint = fault.ExitConflict, "conflict", "copy into an empty store, or into a namespace of its own: ?namespace=NAME"
+	return f
+}
+
+// copyRecords appends the records that the target lacks, and returns the digest of all
+// records of from through c.through.
+func (c *copier) copyRecords(ctx context.Context) (*events.Digest, error) {
+	digest := events.NewDigest()
+	run := batch{to: c.to.Log}
+	err := c.readBoth(ctx, digest.Add, func(e events.Entry) error {
+		digest.Add(e)
+		c.totals.Copied++
+		if err := run.add(ctx, e); err != nil {
+			return c.appendError(e, err)
+		}
+		return nil
+	})
+	if err == nil {
+		if err = run.flush(ctx); err != nil {
+			err = c.appendError(events.Entry{}, err)
+		}
+	}
+	return digest, err
+}
+
+// appendError wraps an error of an append to the target. e is the record at hand, or
+// zero at the end.
+func (c *copier) appendError(e events.Entry, err error) error {
+	if e.ID.IsZero() {
+		return fmt.Errorf("copy to %s: %w", c.totals.To, err)
+	}
+	return fmt.Errorf("copy to %s, before position %s of %s: %w", c.totals.To, e.Position, c.totals.From, err)
+}
+
+// compare reads both stores again and returns their common digest. A record that the
+// target lacks is a fault.
+func (c *copier) compare(ctx context.Context) (*events.Digest, error) {
+	digest := events.NewDigest()
+	c.totals.Records = 0
+	err := c.readBoth(ctx, digest.Add, func(e events.Entry) error {
+		f := fault.Usage("%s lacks %s, which was copied to it, from position %s of %s", c.totals.To, e.ID, e.Position, c.totals.From)
+		f.Exit, f.Code = fault.ExitUnverified, "differs"
+		return f
+	})
+	return digest, err
+}
