@@ -95,6 +95,9 @@ var importRules = map[string]importRule{
 	"cmd/ledger/storecopy": {[]string{
 		"events", "projections/calls", "registry/outputs", "domain", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
 	}, nil},
+	"cmd/ledger/maintenance": {[]string{
+		"events", "events/embedded", "events/embedded/storedir", "projections", "registry/outputs", "runner", "runner/engine", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
+	}, nil},
 	"cmd/ledger":                    {[]string{"*"}, []string{"github.com/spf13/cobra", "github.com/charmbracelet/x", "github.com/dustin/go-humanize", "github.com/go-json-experiment/json", "github.com/prometheus/client_golang", "golang.org/x/sys", "golang.org/x/term"}},
 	"projections/publish":           {[]string{"domain", "events", "projections"}, []string{"github.com/ThreeDotsLabs/watermill", "github.com/BurntSushi/toml", "github.com/cenkalti/backoff/v5", "golang.org/x/sync"}},
 	"projections/publish/bus":       {[]string{"domain", "events", "projections"}, []string{"github.com/ThreeDotsLabs/watermill", "github.com/cenkalti/backoff/v5"}},

@@ -13,7 +13,7 @@ const (
 	maxBatchBytes   = 512 << 10 // below the limit of every supported server
 )
 
-// A batch is a batch of consecutive records of one stream that are appended together.
+// A batch holds consecutive records of one stream that one append adds.
 type batch struct {
 	to      events.Store
 	stream  events.Stream

@@ -1,4 +1,4 @@
-package main
+package maintenance
 
 import "testing"
 
@@ -16,12 +16,12 @@ func TestCheckpointsOfConsumersAreNoDamage(t *testing.T) {
 		"publish/mirror/retry":  "",
 		"group/session-1::bill": `{}`,
 	} {
-		if err := checkpointFault(name, []byte(data)); err != nil {
+		if err := checkCheckpoint(name, []byte(data)); err != nil {
 			t.Errorf("checkpoint %s: %v, want no fault", name, err)
 		}
 	}
 	for _, name := range []string{"group/x", "bus/x", "calls"} {
-		if checkpointFault(name, []byte("{")) == nil {
+		if checkCheckpoint(name, []byte("{")) == nil {
 			t.Errorf("checkpoint %s with half of JSON has no fault", name)
 		}
 	}
