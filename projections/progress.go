@@ -83,8 +83,8 @@ func (r *progressReporter) begin(ctx context.Context, l *events.Ledger, q events
 	}
 }
 
-// count counts a folded event. It reads the clock once in 1,024 events, as a clock
-// costs more than most folds.
+// count counts a folded event. It reads the clock once in 1,024 events, so that the
+// reports do not slow a rebuild down.
 func (r *progressReporter) count(e events.Envelope) {
 	if r == nil {
 		return

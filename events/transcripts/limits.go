@@ -52,8 +52,9 @@ func truncate(text string, most int) string {
 }
 
 // fitJSON returns the length of the longest beginning of a text that takes at most
-// limit bytes in JSON, and the bytes that it takes. It counts escapes as
-// encoding/json without HTML escaping writes them, and never splits a rune.
+// limit bytes in JSON, and the bytes that it takes. It never splits a rune. It counts
+// an escape with as many bytes as encoding/json writes for it without HTML escaping,
+// or more.
 func fitJSON(text string, limit int) (end, size int) {
 	for end < len(text) {
 		n, cost := 1, 1

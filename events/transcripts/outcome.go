@@ -50,8 +50,7 @@ var (
 )
 
 // errorPhrases are the phrases of a result with the error flag, tried in order: the
-// first match counts, so a longer phrase precedes its beginning. A result without any
-// of them is a failure of the tool.
+// first match counts. A result without any of them is a failure of the tool.
 var errorPhrases = []outcomePhrase{
 	{interruptedText, "", byUser},
 	{"Command timed out after ", "", byDeadline},
