@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// collect reads a loop to its end.
+// collect reads a loop to its end and returns the entries and the error.
 func collect(loop func(func(events.Entry, error) bool)) (entries []events.Entry, err error) {
 	for e, failed := range loop {
 		if failed != nil {
@@ -29,7 +29,7 @@ func collect(loop func(func(events.Entry, error) bool)) (entries []events.Entry,
 	return entries, err
 }
 
-// holds fails t unless a stream is exactly these records.
+// holds fails the test unless a stream has exactly these records.
 func holds(t *testing.T, s events.Store, stream events.Stream, want ...events.Record) {
 	t.Helper()
 	entries, err := collect(s.Read(t.Context(), stream, 0))
@@ -55,6 +55,7 @@ func openBehindProxy(t *testing.T, settings string) (*faultProxy, *eventstoredb.
 	return m, s
 }
 
+// An append whose response was lost is repeated, and its records are stored once.
 func TestAppendWithLostResponseIsStoredOnce(t *testing.T) {
 	t.Parallel()
 	fates := map[string]fault{"silent": {noResponse: true}}
@@ -87,6 +88,8 @@ func TestAppendWithLostResponseIsStoredOnce(t *testing.T) {
 	}
 }
 
+// An append whose response was lost returns a conflict if the stream has other
+// records at these revisions.
 func TestAppendWithLostResponseConflictsWithStoredRecords(t *testing.T) {
 	t.Parallel()
 	m, s := openBehindProxy(t, "")
@@ -102,6 +105,7 @@ func TestAppendWithLostResponseConflictsWithStoredRecords(t *testing.T) {
 	holds(t, s, "late-1", theirs)
 }
 
+// An append of records with the IDs of stored records and other data is a conflict.
 func TestRecordsWithTheSameIDsAndOtherDataConflict(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -122,6 +126,8 @@ func TestRecordsWithTheSameIDsAndOtherDataConflict(t *testing.T) {
 	}
 }
 
+// An append that no server accepts is not sent: an invalid stream or record is an
+// ErrBadRecord, and a revision beyond the longest stream is a conflict.
 func TestAppendThatNoServerTakesIsNotSent(t *testing.T) {
 	t.Parallel()
 	m, s := openBehindProxy(t, "")
@@ -153,6 +159,7 @@ func TestAppendThatNoServerTakesIsNotSent(t *testing.T) {
 	}
 }
 
+// An append over the limit returns ErrTooLarge without a request.
 func TestAppendThatIsTooLargeIsNotSent(t *testing.T) {
 	t.Parallel()
 	m := newFaultProxy(t, newDatabase(t).address)
@@ -206,6 +213,7 @@ func TestAppendOverTheLimitOfTheServerIsRefused(t *testing.T) {
 	holds(t, s, "over-1")
 }
 
+// Each gRPC status of the server becomes the sentinel that the package doc names.
 func TestStatusCodesBecomeSentinels(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[codes.Code]error{
@@ -269,6 +277,8 @@ func TestCallsGoToTheLeader(t *testing.T) {
 	}
 }
 
+// A call returns at once when its context ends, also while the server does not
+// respond.
 func TestContextThatEndsIsObeyedWhileTheServerIsSilent(t *testing.T) {
 	t.Parallel()
 	m, s := openBehindProxy(t, "")
@@ -390,7 +400,7 @@ func TestSizesAreCountedAsTheServerCounts(t *testing.T) {
 	}
 }
 
-// A record that fits into one protocol message is stored and read back.
+// A record that just fits into one protocol message is stored and read back.
 func TestRecordOfSixteenMegabytesIsKept(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)

@@ -21,7 +21,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 )
 
-// onDisk serves an embedded store in a folder on the disk.
+// onDisk serves an embedded store in a folder on the disk, and returns it with a
+// client of the server.
 func onDisk(b *testing.B) (*embedded.Store, *eventstoredb.Store) {
 	b.Helper()
 	local, err := embedded.Open(b.Context(), b.TempDir(), embedded.Config{})
@@ -32,7 +33,7 @@ func onDisk(b *testing.B) (*embedded.Store, *eventstoredb.Store) {
 	return local, served(b, local)
 }
 
-// served serves a store, and returns the one that is its client.
+// served serves a store, and returns a store that is its client.
 func served(b *testing.B, local events.Store) *eventstoredb.Store {
 	b.Helper()
 	server, err := server.New(local, server.Config{Anonymous: auth.Ledger})
@@ -53,7 +54,7 @@ func served(b *testing.B, local events.Store) *eventstoredb.Store {
 	return remote
 }
 
-// An appender appends a record to a stream.
+// An appender appends one record to a stream after a revision.
 type appender func(events.Stream, events.Revision, events.Record) error
 
 func into(b *testing.B, s events.Store) appender {
@@ -62,9 +63,10 @@ func into(b *testing.B, s events.Store) appender {
 	}
 }
 
-// BenchmarkAppend appends by so many writers at once, in turns: to the embedded
-// store alone, through the adapter and the server, and with the bare official
-// client, over one connection and over two, to a server that answers from memory.
+// BenchmarkAppend measures appends by a number of concurrent writers, in turns: to
+// the embedded store alone, through the adapter and the server, and with the bare
+// official client over one and over two connections to a server that responds from
+// memory.
 func BenchmarkAppend(b *testing.B) {
 	for _, writers := range []int{1, 64} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
@@ -94,7 +96,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// ratios returns the least, the middle and the greatest quotient of rounds.
+// ratios returns the smallest, the median and the greatest quotient of the rounds.
 func ratios(of, by []float64) (least, middle, most float64) {
 	quotients := make([]float64, len(of))
 	for i := range of {
@@ -108,7 +110,8 @@ func median(of []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-// appends has each writer append so often to a stream of its own.
+// appends makes each writer append each times to a stream of its own, and returns the
+// times of the single appends and of all together.
 func appends(b *testing.B, to appender, writers, each int) (times []time.Duration, all time.Duration) {
 	var mu sync.Mutex
 	var running sync.WaitGroup
@@ -143,7 +146,7 @@ func quantile(times []time.Duration, percent int) time.Duration {
 	return times[min(len(times)*percent/100, len(times)-1)]
 }
 
-// subscribers are many who are told when each was given a record.
+// A subscribers measures when each of many subscribers received a record.
 type subscribers struct {
 	many    int
 	ready   chan struct{}  // each, once it is current
@@ -151,8 +154,8 @@ type subscribers struct {
 	size    float64        // KiB that each takes, on both sides of the wire
 }
 
-// begin has each run, which calls ready and then arrive for each record, and
-// measures them.
+// begin starts many subscribers, each of which calls ready when it is current and
+// arrive for each record, and measures their memory.
 func begin(b *testing.B, many int, run func(ready, arrive func())) *subscribers {
 	s := &subscribers{many: many, ready: make(chan struct{}, many), arrived: make(chan time.Time, many)}
 	before := memory()
@@ -170,7 +173,7 @@ func begin(b *testing.B, many int, run func(ready, arrive func())) *subscribers 
 	return s
 }
 
-// delays returns how long after a moment each was given a record.
+// delays returns the time from a moment until each subscriber received the record.
 func (s *subscribers) delays(from time.Time) (all []time.Duration) {
 	for range s.many {
 		all = append(all, (<-s.arrived).Sub(from))
@@ -178,10 +181,10 @@ func (s *subscribers) delays(from time.Time) (all []time.Duration) {
 	return all
 }
 
-// BenchmarkSubscribers has many follow one server at once through one store and
-// tells when each was given a record, from the moment that its append began. In
-// turn with it as many bare official clients are sent the same bytes from
-// memory. LEDGER_BENCH_SUBSCRIBERS is how many.
+// BenchmarkSubscribers measures the time from the begin of an append until each of
+// many followers of one store has the record. In turn with it, as many bare official
+// clients receive the same bytes from memory. LEDGER_BENCH_SUBSCRIBERS is their
+// number.
 func BenchmarkSubscribers(b *testing.B) {
 	many := 1000
 	if n, err := strconv.Atoi(os.Getenv("LEDGER_BENCH_SUBSCRIBERS")); err == nil {
@@ -239,9 +242,9 @@ func BenchmarkSubscribers(b *testing.B) {
 	b.ReportMetric(bare.size, "bare-KiB/subscriber")
 }
 
-// BenchmarkRare has a follower catch up with 200,000 records of which 20 pass
-// its filter: where the store filters, and in turn where the server must, as
-// its store can only be followed.
+// BenchmarkRare measures the catch-up of a follower with 200,000 records of which 20
+// pass its filter: once the store applies the filter, and once the server does,
+// because its store has no filter.
 func BenchmarkRare(b *testing.B) {
 	local, pushed := onDisk(b)
 	plain := served(b, struct{ events.Store }{local})
@@ -286,7 +289,7 @@ func BenchmarkRare(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// memory returns what is in use, stacks and all.
+// memory returns the bytes of heap and stacks in use.
 func memory() uint64 {
 	runtime.GC()
 	var m runtime.MemStats

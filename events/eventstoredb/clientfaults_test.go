@@ -103,7 +103,7 @@ func bareEvent(n int) esdb.EventData {
 	return esdb.EventData{EventType: "Kind", ContentType: esdb.ContentTypeJson, Data: bytes.Repeat([]byte("1"), n)}
 }
 
-// unusedAddress returns an address without a listener.
+// unusedAddress returns a loopback address without a listener.
 func unusedAddress(t *testing.T) string {
 	t.Helper()
 	at, err := net.Listen("tcp", "127.0.0.1:0")
@@ -114,7 +114,7 @@ func unusedAddress(t *testing.T) string {
 	return at.Addr().String()
 }
 
-// Fault 1: the client ignores the end of a context while it looks for a node.
+// Fault 1: the client ignores the end of a context while it searches for a node.
 func TestFaultContextIsNotObeyedDuringDiscovery(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -424,7 +424,8 @@ func TestFaultStatusOfALargeAppendIsLost(t *testing.T) {
 	// TestAppendThatIsTooLargeIsNotSent, TestAppendOverTheLimitOfTheServerIsRefused
 }
 
-// A read that is not closed leaks its stream; a loop that the body left does not.
+// A read of the client that is not closed leaks its stream; a loop of the store whose
+// body left does not.
 func TestFaultAbandonedReadsLeak(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -456,8 +457,8 @@ func bareAbandonedReadsLeak(address string) string {
 	return fmt.Sprintf("%d reads are left", strings.Count(stacks(), "created by google.golang.org/grpc.newClientStreamWithParams")-before)
 }
 
-// The client panics at an unknown response. TestPanicOfTheClientIsAnError tests the
-// store.
+// The client panics at an unknown response. TestPanicOfTheClientIsAnError checks that
+// the store returns an error.
 func TestFaultClientPanicsAtWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	at := &stubServer{version: "24.10.5", onRead: func(_ *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
@@ -489,7 +490,7 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// The client logs a lost connection before it begins to look for another node. The
+// The client logs a lost connection before it searches for another node. The
 // connector retires the client at that message.
 func TestClientLogsAnErrorBeforeItLooksForANode(t *testing.T) {
 	t.Parallel()

@@ -24,9 +24,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A cluster is several proxies in front of one database, one of which is the leader.
-// The others answer a call that requires the leader with its address. A node that is
-// down answers every call with Unavailable.
+// A cluster is several proxies in front of one database. One of them is the leader.
+// The others respond to a call that requires the leader with its address. A node that
+// is down responds to every call with UNAVAILABLE.
 type cluster struct {
 	*database
 	nodes []*faultProxy
@@ -152,6 +152,7 @@ func (c *cluster) moveLeaderAtRandom() {
 	injectAtRandom(c.t, func(func(time.Duration) bool) { c.lead(rand.N(3), rand.N(4) == 0, rand.N(4) == 0, rand.N(4) == 0) })
 }
 
+// The laws of a store hold while the leader changes and nodes fail at random.
 func TestEveryLawHoldsWhileTheLeaderMoves(t *testing.T) {
 	t.Parallel()
 	testUnder(t, leaderMoves, func(t *testing.T) eventstest.Harness {
@@ -203,9 +204,10 @@ func TestLeaderIsFoundFromAnyNode(t *testing.T) {
 	}
 }
 
-// With the addresses of all nodes, a store asks them for the leader, for every node
-// preference; a preference for another node is logged once. With the address of one
-// follower, a store is sent to the leader once, and not with every call.
+// With the addresses of all nodes, a store asks them for the leader, with every node
+// preference, and logs once that it does not follow a preference for another node.
+// With the address of one follower, a store is redirected to the leader once, and not
+// with every call.
 func TestLeaderIsAskedForFirst(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -238,8 +240,8 @@ func TestLeaderIsAskedForFirst(t *testing.T) {
 	}
 }
 
-// No call blocks if a node names a dead leader and then dies: the client then ends and
-// never answers the calls that request its connection.
+// No call blocks if a node names a dead leader and then dies itself. The official
+// client ends then and does not respond to the calls that request its connection.
 func TestDeadLeaderThatIsNamedHangsNoCall(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -345,8 +347,8 @@ func TestLeaderThatIsTooOldIsRefused(t *testing.T) {
 	}
 }
 
-// A closed store leaves no goroutine, descriptor or connection, whatever its calls and
-// servers were doing.
+// A closed store leaves no goroutine, file descriptor or connection, in any state of
+// its calls and servers.
 func TestClosedStoreLeaksNothing(t *testing.T) {
 	d := newDatabase(t)
 	mint := newMint()

@@ -31,6 +31,8 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
+// The error for an invalid connection string gives the reason and quotes no part of
+// it that may be a password.
 func TestConnectionStringsThatAreNotValidSayWhyAndNotWhat(t *testing.T) {
 	t.Parallel()
 	for address, why := range map[string]string{
@@ -71,6 +73,7 @@ func TestConnectionStringsThatAreNotValidSayWhyAndNotWhat(t *testing.T) {
 	}
 }
 
+// Open returns ErrBadNamespace for a namespace that does not follow its grammar.
 func TestNamespacesThatKeepNothingApartAreRefused(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -81,6 +84,7 @@ func TestNamespacesThatKeepNothingApartAreRefused(t *testing.T) {
 	}
 }
 
+// Every scheme and form of a connection string opens a store.
 func TestEveryFormOfConnectionStringOpens(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -111,6 +115,8 @@ func TestEveryFormOfConnectionStringOpens(t *testing.T) {
 	}
 }
 
+// Open returns ErrUnreachable for a server that does not respond within the retry
+// timeout, and for one with which it cannot agree on TLS or the certificate.
 func TestServerThatDoesNotAnswerIsUnreachable(t *testing.T) {
 	t.Parallel()
 	silent := newSilentServer(t)
@@ -154,6 +160,8 @@ func newSilentServer(t testing.TB) string {
 	return at.Addr().String()
 }
 
+// Open returns ErrUnauthenticated for refused credentials, and the error does not
+// contain them.
 func TestCredentialsAreCheckedAndNeverTold(t *testing.T) {
 	t.Parallel()
 	d := newSecureDatabase(t)
@@ -245,6 +253,7 @@ func newCertificate(t testing.TB) (tls.Certificate, string) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, file
 }
 
+// Open returns the cause of its context when that ends.
 func TestOpenObeysItsContext(t *testing.T) {
 	t.Parallel()
 	silent := newSilentServer(t)
@@ -258,7 +267,7 @@ func TestOpenObeysItsContext(t *testing.T) {
 }
 
 // No error text and no log message contains a password, for every connection string
-// with one.
+// that has one.
 func TestPasswordIsNeverTold(t *testing.T) {
 	t.Parallel()
 	d, plain := newSecureDatabase(t), newDatabase(t)
@@ -316,7 +325,7 @@ func TestPasswordIsNeverTold(t *testing.T) {
 	}
 }
 
-// Every letter can stand in a password, and in that of a cluster too.
+// A password may contain every character, also in the connection string of a cluster.
 func TestPasswordsOfAnyLettersAreSent(t *testing.T) {
 	t.Parallel()
 	const password = `p@ss:w/ö?r#d%&=+, "[]<>\\` + "`"
@@ -349,7 +358,7 @@ func TestPasswordsOfAnyLettersAreSent(t *testing.T) {
 	}
 }
 
-// A user can be one by certificate.
+// A user can authenticate by a certificate.
 func TestUserCertificateIsShown(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -388,8 +397,8 @@ func pemOf(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-// What the client is told of the settings, and that it has nothing to say of
-// them, which it would write to the standard error.
+// The client receives the settings of the connection string, and writes no warning
+// about them to the standard error.
 func TestSettingsAreUnderstood(t *testing.T) {
 	var said bytes.Buffer
 	stdlog.SetOutput(&said)

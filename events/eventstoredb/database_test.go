@@ -124,7 +124,7 @@ func (d *database) restart() {
 	d.serve(d.listen())
 }
 
-// cutPower stops the server and loses what was not synced.
+// cutPower stops the server and loses the data that the store has not synced.
 func (d *database) cutPower() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -73,6 +73,7 @@ func TestDeletionsAreFound(t *testing.T) {
 	}
 }
 
+// Hides reports the records that the limits of a Deletion hide.
 func TestDeletionHidesRecords(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -12,10 +12,10 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// TestRacesOfTheClientAreNotReported lets appends of the official client fail
-// while their contexts end. The client then reads the trailer of an append
-// while gRPC writes it, which the race detector reports without package
-// clientrace.
+// The race detector does not report the client's races on the trailer of an append,
+// because package clientrace excludes them. The test lets appends of the official
+// client fail while their contexts end; the client then reads the trailer while gRPC
+// writes it.
 func TestRacesOfTheClientAreNotReported(t *testing.T) {
 	t.Parallel()
 	m := newFaultProxy(t, newDatabase(t).address)

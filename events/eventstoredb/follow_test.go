@@ -55,6 +55,8 @@ func filters() map[string]events.Filter {
 	}
 }
 
+// Every query yields exactly the entries that it selects, in order, in every
+// direction and range.
 func TestQueriesYieldTheMatchingEntries(t *testing.T) {
 	t.Parallel()
 	for _, namespace := range namespaces() {
@@ -110,6 +112,8 @@ func inQuery(q events.Query, e events.Entry) bool {
 	return (q.Stream == "" || q.Stream == e.Stream) && (q.After.IsZero() || after > 0) && (q.Through.IsZero() || through <= 0) && q.Matches(e.Header())
 }
 
+// A filtered follower that catches up reports the position of the last excluded
+// record too.
 func TestFilteredFollowerCatchesUpWithExcludedRecords(t *testing.T) {
 	t.Parallel()
 	for _, namespace := range namespaces() {
@@ -230,6 +234,8 @@ func TestDeadSubscriptionIsRenewed(t *testing.T) {
 	}
 }
 
+// Each events.Filter becomes a filter of the server that excludes some streams or
+// types, and a namespace excludes all other streams.
 func TestServerFilters(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// An idServer stores one stream. Like EventStoreDB, it takes an append for a
-// repetition if it already holds the IDs of the records at these revisions, whatever
+// An idServer stores one stream. Like EventStoreDB, it treats an append as a
+// repetition if it already has the IDs of the records at these revisions, whatever
 // their data.
 type idServer struct {
 	before func(n int) error // is called with each append when it has come, from 0
@@ -27,7 +27,7 @@ type idServer struct {
 	}
 }
 
-// open serves it, and opens it.
+// open serves the stream and opens a store on it.
 func (s *idServer) open(t *testing.T) events.Store {
 	t.Helper()
 	at := &stubServer{onAppend: s.take, onRead: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
@@ -97,6 +97,8 @@ func success(last, position uint64) *streams.AppendResp {
 	}}}
 }
 
+// The store does not trust the success of a server that compares only IDs: it reads
+// the stream and returns a conflict if the stored records differ.
 func TestServerThatComparesIDsAloneIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	one := record(newMint(), "Kind", 1)

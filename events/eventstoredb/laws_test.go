@@ -46,11 +46,13 @@ func testUnder(t *testing.T, condition int, open func(t *testing.T) eventstest.H
 	}
 }
 
+// The laws of a store hold for the adapter.
 func TestEveryLawHolds(t *testing.T) {
 	t.Parallel()
 	eventstest.Test(t, func(t *testing.T) eventstest.Harness { return newDatabase(t).harness() })
 }
 
+// The laws of a store hold while the server restarts at random.
 func TestEveryLawHoldsWhileTheServerRestarts(t *testing.T) {
 	t.Parallel()
 	testUnder(t, serverRestarts, func(t *testing.T) eventstest.Harness {
@@ -60,6 +62,7 @@ func TestEveryLawHoldsWhileTheServerRestarts(t *testing.T) {
 	})
 }
 
+// The laws of a store hold in a namespace of a database with other streams.
 func TestEveryLawHoldsInANamespace(t *testing.T) {
 	t.Parallel()
 	testUnder(t, inNamespace, func(t *testing.T) eventstest.Harness {
@@ -70,6 +73,7 @@ func TestEveryLawHoldsInANamespace(t *testing.T) {
 	})
 }
 
+// A random history has the same results on the adapter and on a slice in memory.
 func TestSameHistoryAsTheSlice(t *testing.T) {
 	t.Parallel()
 	eventstest.TestSame(t, uint64(repeats(3, 12)), func() eventstest.Harness { return newDatabase(t).harness() }, eventstest.SliceHarness)

@@ -16,9 +16,9 @@ import (
 	"google.golang.org/grpc"
 )
 
-// A nopServer is the least server under EventStoreDB's protocol and measures the cost
-// of the official client: it answers appends at once, stores nothing, and sends all
-// subscribers the same bytes.
+// A nopServer is the smallest server of EventStoreDB's protocol, to measure the cost
+// of the official client: it responds to appends at once, stores no event, and sends
+// the same bytes to all subscribers.
 type nopServer struct {
 	serverfeatures.UnimplementedServerFeaturesServer
 	streams.UnimplementedStreamsServer
@@ -102,7 +102,8 @@ func (f *nopServer) publish() {
 	f.mu.count++
 }
 
-// startNopServer serves the floor, and returns so many official clients of it.
+// startNopServer serves a nopServer, and returns it with a number of official clients
+// of it.
 func startNopServer(b *testing.B, clients int) (*nopServer, []*esdb.Client) {
 	b.Helper()
 	f := &nopServer{}

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// probe probes one node.
+// probe probes the one node of a connection string.
 func probe(t *testing.T, connectionString string, v eventstoredb.ProbeConfig) eventstoredb.Node {
 	t.Helper()
 	nodes, err := eventstoredb.Probe(t.Context(), connectionString, v)
@@ -30,6 +30,8 @@ func probe(t *testing.T, connectionString string, v eventstoredb.ProbeConfig) ev
 	return nodes[0]
 }
 
+// Probe reports the address, the connections, the version and the members of a node,
+// with and without TLS.
 func TestProbeDescribesANode(t *testing.T) {
 	t.Parallel()
 	plain, secure := newDatabase(t), newSecureDatabase(t)
@@ -70,8 +72,9 @@ func TestProbeReadsTheClock(t *testing.T) {
 	}
 }
 
-// A server that renews its Date header once a second sends one that is up to two
-// seconds old, as it has whole seconds. Its clock is not called slow for that.
+// The bounds of the clock of a node include a Date header that is up to two seconds
+// old, since a server may renew the header, which has whole seconds, only once a
+// second.
 func TestProbeAllowsForAnOldDateHeader(t *testing.T) {
 	t.Parallel()
 	for _, age := range []time.Duration{0, 999 * time.Millisecond} {
@@ -82,6 +85,7 @@ func TestProbeAllowsForAnOldDateHeader(t *testing.T) {
 	}
 }
 
+// Probe reports the reason for which Open cannot use a node, without the password.
 func TestProbeNamesTheFaultOfANode(t *testing.T) {
 	t.Parallel()
 	plain, secure, other := newDatabase(t), newSecureDatabase(t), newSecureDatabase(t)
@@ -152,7 +156,8 @@ func newHangUpServer(t *testing.T) string {
 	return at.Addr().String()
 }
 
-// A name can have several addresses, and one that is open is enough.
+// Probe connects to every address of a name, and one that accepts a connection is
+// enough.
 func TestProbeDialsEveryAddressOfAName(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -213,6 +218,8 @@ func member(t *testing.T, address string, state gossip.MemberInfo_VNodeState, al
 	return &gossip.MemberInfo{State: state, IsAlive: alive, HttpEndPoint: &gossip.EndPoint{Address: at.IP.String(), Port: uint32(at.Port)}}
 }
 
+// Probe describes the named nodes and the live nodes that they report, and sends no
+// credentials.
 func TestProbeDescribesEveryNodeOfACluster(t *testing.T) {
 	t.Parallel()
 	one := &clusterNode{stubServer: stubServer{version: "24.10.5"}}
@@ -240,6 +247,8 @@ func TestProbeDescribesEveryNodeOfACluster(t *testing.T) {
 	}
 }
 
+// Probe ends with its context, and returns ErrBadAddress for an invalid connection
+// string.
 func TestProbeObeysItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -72,18 +72,22 @@ func (d realDatabase) harness() eventstest.Harness {
 	return h
 }
 
+// The laws of a store hold with the server of the environment.
 func TestRealServerKeepsEveryLaw(t *testing.T) {
 	d := newRealDatabase(t)
 	eventstest.Test(t, func(*testing.T) eventstest.Harness { return d.harness() })
 }
 
+// A random history has the same results on the server of the environment and on a
+// slice in memory.
 func TestRealServerHasTheHistoryOfASlice(t *testing.T) {
 	d := newRealDatabase(t)
 	eventstest.TestSame(t, 20, d.harness, eventstest.SliceHarness)
 }
 
-// TestRealServerSoak has writers and followers at work for a while. The server is
-// killed every ten seconds if the environment says how.
+// Acknowledged records are stored and delivered once while writers and followers use
+// the server of the environment for a while. If the environment has a command that
+// kills the server, the test runs it every ten seconds.
 func TestRealServerSoak(t *testing.T) {
 	d := newRealDatabase(t)
 	length := time.Minute

@@ -57,7 +57,7 @@ func TestRightsThatAUserLacksAreNamed(t *testing.T) {
 	}
 }
 
-// Our own server is asked for rights as any is, and holds no record afterwards.
+// Rights stores no record in our own server.
 func TestRightsWriteNothing(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -81,6 +81,7 @@ func TestRightsWriteNothing(t *testing.T) {
 	}
 }
 
+// DefaultACL returns valid JSON for every name of a group.
 func TestDefaultACLIsJSON(t *testing.T) {
 	t.Parallel()
 	var acl map[string]map[string]any

@@ -18,6 +18,8 @@ import (
 // an hour restarts 96 times a day: five minutes contain as many restarts.
 const soakVariable = "LEDGER_TEST_SOAK"
 
+// Acknowledged records are stored and delivered once while the server restarts again
+// and again, and the store leaks no goroutine or descriptor.
 func TestSoak(t *testing.T) {
 	length := time.Duration(repeats(1500, 60_000)) * time.Millisecond
 	if text := os.Getenv(soakVariable); text != "" {

@@ -24,7 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A stubServer is a server that answers reads as a test says.
+// A stubServer is a server whose responses the test sets.
 type stubServer struct {
 	serverfeatures.UnimplementedServerFeaturesServer
 	streams.UnimplementedStreamsServer
@@ -54,8 +54,8 @@ func (s *stubServer) Read(q *streams.ReadReq, to streams.Streams_ReadServer) err
 	return s.onRead(q.GetOptions(), to)
 }
 
-// Append answers that the records are there, as a server does that holds their
-// IDs at their place.
+// Append responds as a server does that already has the IDs of the records at their
+// revisions.
 func (s *stubServer) Append(from streams.Streams_AppendServer) error {
 	if s.onAppend != nil {
 		return s.onAppend(from)
@@ -120,7 +120,8 @@ var (
 	notFound     = &streams.ReadResp{Content: &streams.ReadResp_StreamNotFound_{StreamNotFound: &streams.ReadResp_StreamNotFound{StreamIdentifier: &shared.StreamIdentifier{StreamName: []byte("x")}}}}
 )
 
-// respondWith answers every read with some events, and those of a stream with its own.
+// respondWith responds to a read of $all with all events, to a read of a stream with
+// the events of that stream, and to a backward read with the last of these.
 func respondWith(all ...*streams.ReadResp) func(*streams.ReadReq_Options, streams.Streams_ReadServer) error {
 	return func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
 		answer := all
@@ -154,6 +155,8 @@ func respondWith(all ...*streams.ReadResp) func(*streams.ReadReq_Options, stream
 	}
 }
 
+// Open returns ErrTooOld or ErrPreRelease for a server version that cannot keep the
+// promises of a store.
 func TestVersionsThatCannotKeepThePromisesAreRefused(t *testing.T) {
 	t.Parallel()
 	for version, want := range map[string]error{
@@ -181,6 +184,7 @@ func TestVersionsThatCannotKeepThePromisesAreRefused(t *testing.T) {
 	}
 }
 
+// Events that other programs wrote are yielded with their data unchanged.
 func TestEventsOfOthersPassThrough(t *testing.T) {
 	t.Parallel()
 	s := (&stubServer{onRead: respondWith(
@@ -200,6 +204,7 @@ func TestEventsOfOthersPassThrough(t *testing.T) {
 	}
 }
 
+// A damaged record ends a loop with an events.DamagedRecord that has its position.
 func TestRecordThatIsDamagedNamesItsPosition(t *testing.T) {
 	t.Parallel()
 	s := (&stubServer{onRead: respondWith(
@@ -219,6 +224,8 @@ func TestRecordThatIsDamagedNamesItsPosition(t *testing.T) {
 	}
 }
 
+// A stream that was deleted or truncated ends a loop with ErrDeleted, and is not
+// yielded as empty.
 func TestStreamThatSomebodyDeletedIsNotEmpty(t *testing.T) {
 	t.Parallel()
 	tombstoned := func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
@@ -262,7 +269,7 @@ func TestStreamThatSomebodyDeletedIsNotEmpty(t *testing.T) {
 	}
 }
 
-// A user may have the right to single streams and not to all.
+// A user without the right to read $all can read and append to single streams.
 func TestDatabaseThatRefusesAllStreamsGivesSingleOnes(t *testing.T) {
 	t.Parallel()
 	one := respondWith(recordedEvent("session-1", "Kind", "", 0, 10))
@@ -294,7 +301,7 @@ func TestDatabaseThatRefusesAllStreamsGivesSingleOnes(t *testing.T) {
 	}
 }
 
-// The client panics at an answer that it was not made for.
+// A panic of the client becomes an ErrBroken.
 func TestPanicOfTheClientIsAnError(t *testing.T) {
 	t.Parallel()
 	s := (&stubServer{onRead: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
@@ -314,8 +321,8 @@ func TestPanicOfTheClientIsAnError(t *testing.T) {
 	}
 }
 
-// A server that falls behind and catches up says so again, and one that lost
-// its place sends what it sent before.
+// Events that a server sends again, because it lost its place, are yielded once, and
+// a repeated CaughtUp is reported once.
 func TestRepeatedEventsAreYieldedOnce(t *testing.T) {
 	t.Parallel()
 	one, two := recordedEvent("session-1", "Kind", "", 0, 10), recordedEvent("session-1", "Kind", "", 1, 12)
@@ -344,8 +351,8 @@ func TestRepeatedEventsAreYieldedOnce(t *testing.T) {
 	}
 }
 
-// A server takes records for a repetition if it holds their IDs at their place,
-// whatever else is in them.
+// If a server reports success for records whose IDs it already had, the store
+// compares the stored records in all fields.
 func TestRepeatedAppendIsComparedWithStoredRecords(t *testing.T) {
 	t.Parallel()
 	s := (&stubServer{onRead: respondWith(recordedEvent("session-1", "Kind", "", 0, 10))}).open(t)
@@ -363,7 +370,7 @@ func TestRepeatedAppendIsComparedWithStoredRecords(t *testing.T) {
 	}
 }
 
-// A place has two parts, and each is told and asked for as it is.
+// Positions keep their commit and their prepare part in both directions.
 func TestPositionsKeepBothTheirParts(t *testing.T) {
 	t.Parallel()
 	split := func(stream, kind string, revision, commit, prepare uint64) *streams.ReadResp {
@@ -431,8 +438,9 @@ func TestPositionsKeepBothTheirParts(t *testing.T) {
 	}
 }
 
-// What others wrote into the streams of the ledger is yielded as it is: links,
-// types and names of any form, but no tombstone, which is the server's.
+// Events that other programs wrote into the streams of the ledger are yielded
+// unchanged: links, types and names of any form. A tombstone, which the server
+// writes, is not.
 func TestEventsOfOtherWritersAreYielded(t *testing.T) {
 	t.Parallel()
 	dangling := &streams.ReadResp{Content: &streams.ReadResp_Event{Event: &streams.ReadResp_ReadEvent{Link: recordedEvent("links", "$>", "", 0, 9).GetEvent().GetEvent()}}}
@@ -458,8 +466,8 @@ func TestEventsOfOtherWritersAreYielded(t *testing.T) {
 	}
 }
 
-// A server that lost count of what it was told, or was told of it by another
-// name, says that the stream has another length. The stream itself is believed.
+// If a server reports another length for a stream that has the appended records,
+// Append reads the stream and succeeds.
 func TestFalseConflictIsResolvedByReading(t *testing.T) {
 	t.Parallel()
 	at := &stubServer{conflicts: true, onRead: respondWith(recordedEvent("session-1", "Kind", "", 0, 10), recordedEvent("session-1", "Kind", "", 1, 11))}
@@ -491,7 +499,7 @@ func TestFalseConflictIsResolvedByReading(t *testing.T) {
 
 func changed(r events.Record, by func(*events.Record)) events.Record { by(&r); return r }
 
-// Patience is with a server that does not get on.
+// A read that makes progress between failures may take longer than the retry timeout.
 func TestReadWithProgressOutlastsTheRetryTimeout(t *testing.T) {
 	t.Parallel()
 	const length = 40
@@ -519,8 +527,8 @@ func TestReadWithProgressOutlastsTheRetryTimeout(t *testing.T) {
 	}
 }
 
-// Who was told that an append ended may use the memory of its records again,
-// though the client still sends them.
+// The caller may reuse the memory of its records when Append has returned, although
+// the client may still send them.
 func TestAppendCopiesTheRecords(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -561,7 +569,8 @@ func TestAppendCopiesTheRecords(t *testing.T) {
 	<-ended
 }
 
-// The end of a subscription is not that of the log.
+// A subscription that the server ends is resumed, and its end is not taken for the
+// end of the log.
 func TestEndedSubscriptionIsResumed(t *testing.T) {
 	t.Parallel()
 	one, two := recordedEvent("session-1", "Kind", "", 0, 10), recordedEvent("session-1", "Kind", "", 1, 12)
@@ -594,7 +603,8 @@ func TestEndedSubscriptionIsResumed(t *testing.T) {
 	}
 }
 
-// What is filtered is filtered by the server, and it tells how far it has come.
+// The server receives the filter of a follower, and its checkpoints advance the
+// follower.
 func TestServerReceivesTheFilter(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -630,8 +640,8 @@ func TestServerReceivesTheFilter(t *testing.T) {
 	}
 }
 
-// A record that was appended after the server had said that it sent all, and
-// has not come yet, comes before a follower is told that it caught up.
+// A follower yields a record that was appended after the server reported that the
+// subscription caught up, before it calls CaughtUp.
 func TestFollowerYieldsPendingEntriesBeforeItCatchesUp(t *testing.T) {
 	t.Parallel()
 	one, two := recordedEvent("session-1", "Kind", "", 0, 10), recordedEvent("session-1", "Kind", "", 1, 12)
@@ -679,8 +689,8 @@ func TestFollowerYieldsPendingEntriesBeforeItCatchesUp(t *testing.T) {
 	}
 }
 
-// A server that ends every append before it was sent whole says no reason that
-// the client hands on.
+// An append that the server ends each time before all records were sent returns
+// ErrRefused, since the client hides the reason.
 func TestAppendThatTheServerAlwaysEndsIsRefused(t *testing.T) {
 	t.Parallel()
 	s := (&stubServer{onAppend: func(streams.Streams_AppendServer) error { return status.Error(codes.Aborted, "no") }}).open(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
 )
 
-// A tcpProxy passes bytes on between clients and a server, and breaks as wires do:
-// at any byte, with what was sent and not yet heard lost both ways.
+// A tcpProxy passes bytes between clients and a server, and fails as networks do: at
+// any byte, with the bytes in flight lost in both directions.
 type tcpProxy struct {
 	t       testing.TB
 	to      string
@@ -28,7 +28,7 @@ type tcpProxy struct {
 	}
 }
 
-// newTCPProxy lays a wire to a server, which is taken away with the test.
+// newTCPProxy starts a proxy in front of a server, which ends with the test.
 func newTCPProxy(t testing.TB, to string) *tcpProxy {
 	t.Helper()
 	at, err := net.Listen("tcp", "127.0.0.1:0")
@@ -132,6 +132,7 @@ func (w *tcpProxy) breakAtRandom() {
 	})
 }
 
+// The laws of a store hold while connections break at random.
 func TestEveryLawHoldsWhileConnectionsBreak(t *testing.T) {
 	t.Parallel()
 	testUnder(t, connectionsBreak, func(t *testing.T) eventstest.Harness {

@@ -10,8 +10,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/mapping"
 )
 
-// A workerPool runs more tasks at once than it keeps idle workers, and its workers end
-// with the store.
+// A workerPool runs more tasks at once than it keeps idle workers, and its workers
+// end with the store.
 func TestWorkerPoolRunsTasksAtOnceAndEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -43,6 +43,7 @@ func TestWorkerPoolRunsTasksAtOnceAndEnds(t *testing.T) {
 	})
 }
 
+// RawEvent.Size counts two bytes for each UTF-16 unit of a type, as the server does.
 func TestKindsAreCountedAsTheServerCounts(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"", "Kind", "Größe", "日本", "😀a", "\xff\xfe", "a\xf0\x9f", "\u0000"} {

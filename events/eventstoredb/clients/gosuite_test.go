@@ -34,7 +34,7 @@ type suite struct {
 	notPassing map[string]ending // the tests that fail, and those that skip themselves
 }
 
-// A served is a ledger serve at an address that the tests name.
+// A served is a ledger serve process at an address that the tests contain.
 type served struct {
 	address string
 	secure  bool // with TLS and a user
@@ -43,8 +43,8 @@ type served struct {
 // An ending is the expected result of a test that does not pass, and the reason.
 type ending struct{ ending, reason string }
 
-// ends is a test of the first client that panics when the server refuses a request,
-// which would end the later tests. It runs alone.
+// ends selects a test of the first client that panics when the server refuses a
+// request, and so would end the later tests. It runs in a process of its own.
 const ends = "^TestStreams$/^AppendTests$/^metadataOperation$"
 
 // suites are the test suites of both Go clients, without the tests of server

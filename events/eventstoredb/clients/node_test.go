@@ -60,8 +60,8 @@ func install(t *testing.T) string {
 	return dir
 }
 
-// ask runs the Node tests against a server of a store, of which they are told
-// what stands in a connection string behind the scheme.
+// ask serves a store and runs the Node tests against it. server is the rest of the
+// connection string after the scheme.
 func ask(t *testing.T, dir string, store events.Store, server string) {
 	t.Helper()
 	session := converse(t, store)

@@ -66,8 +66,8 @@ func serve(t *testing.T, store events.Store, address string, cfg server.Config) 
 	return listener.Addr()
 }
 
-// A guarded server has a certificate and asks for a user. They are in files, as
-// an operator has them.
+// A guarded is the configuration of a server with a certificate and users, in files
+// as an operator has them.
 type guarded struct{ authority, cert, key, users string }
 
 func guard(t *testing.T) guarded {
@@ -121,7 +121,8 @@ func certificate(t *testing.T, of, parent x509.Certificate, key, signing *ecdsa.
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// config returns what the files say, and streams that are opened.
+// config returns the server configuration that the files describe. writable is its
+// Config.Writable.
 func (g guarded) config(t *testing.T, writable ...string) server.Config {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(g.cert, g.key)
@@ -146,7 +147,8 @@ func write(t *testing.T, file string, text []byte) {
 	}
 }
 
-// required says that the tests here are to run, and not to be skipped.
+// required names the environment variable that makes the tests run and not be
+// skipped.
 const required = "OFFICIAL_CLIENTS"
 
 // lacks skips a test without its preconditions, or fails it if the tests are required.

@@ -9,8 +9,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/mapping"
 )
 
-// compareFastPath fails t if custom metadata are read and mean something else when
-// they are parsed, and reports whether they are read.
+// compareFastPath fails the test if readFast accepts custom metadata and gives
+// another record than the parser. It reports whether readFast accepts them.
 func compareFastPath(t *testing.T, metadata string) bool {
 	t.Helper()
 	f := mapping.RawEvent{ID: [16]byte{1}, Type: "X", Metadata: []byte(metadata), Created: time.Unix(1, 0)}
@@ -27,6 +27,8 @@ func compareFastPath(t *testing.T, metadata string) bool {
 	return true
 }
 
+// readFast accepts the form that FromRecord writes, and gives the same record as the
+// parser for all metadata that it accepts.
 func TestFastPathAgreesWithTheParser(t *testing.T) {
 	t.Parallel()
 	const head = `{"$ledger":{"v":3,"t":"2026-01-02T03:04:05.000006Z"}`
@@ -49,7 +51,8 @@ func TestFastPathAgreesWithTheParser(t *testing.T) {
 // truncatedTime is a text that ends within its time.
 func truncatedTime(head string) string { return strings.TrimSuffix(head, `Z"}`) }
 
-// FuzzFastPath reads any custom metadata as they would be parsed.
+// FuzzFastPath checks that any custom metadata that readFast accepts give the same
+// record as the parser.
 func FuzzFastPath(f *testing.F) {
 	f.Add(`{"$ledger":{"v":1,"t":"2026-01-02T03:04:05.000006Z"},"a":1}`)
 	f.Add(`{"$ledger":{"v":1,"t":"2026-01-02T03:04:05.000006Z"}}`)

@@ -34,7 +34,8 @@ func same(a, b events.Record) bool {
 		string(a.Data) == string(b.Data) && string(a.Metadata) == string(b.Metadata)
 }
 
-// restores fails t unless a record comes back from its form.
+// roundTrip fails the test unless the event of a record maps back to an equal record,
+// and returns the event.
 func roundTrip(t *testing.T, r events.Record) mapping.RawEvent {
 	t.Helper()
 	f, err := mapping.FromRecord(r)
@@ -48,6 +49,7 @@ func roundTrip(t *testing.T, r events.Record) mapping.RawEvent {
 	return f
 }
 
+// Record metadata of every form map to custom metadata and back without a change.
 func TestMetadataRoundTripsExactly(t *testing.T) {
 	t.Parallel()
 	for _, metadata := range []string{
@@ -59,6 +61,8 @@ func TestMetadataRoundTripsExactly(t *testing.T) {
 	}
 }
 
+// The members of JSON metadata are top-level members of the custom metadata, where
+// the tools of EventStoreDB find them.
 func TestMetadataMembersStayAtTheTopLevel(t *testing.T) {
 	t.Parallel()
 	f := roundTrip(t, record(`{"$correlationId":"c","$causationId":"d"}`))
@@ -75,6 +79,7 @@ func TestMetadataMembersStayAtTheTopLevel(t *testing.T) {
 	}
 }
 
+// Custom metadata that another program has reformatted give the same record.
 func TestReformattedMetadataIsRead(t *testing.T) {
 	t.Parallel()
 	f := roundTrip(t, record(`{"a":1,"b":[2,"x"]}`))
@@ -91,6 +96,8 @@ func TestReformattedMetadataIsRead(t *testing.T) {
 	}
 }
 
+// An event without $ledger becomes a record with version 1 and the time of the
+// server.
 func TestForeignEventBecomesARecord(t *testing.T) {
 	t.Parallel()
 	created := time.Date(2026, 5, 6, 7, 8, 9, 123456700, time.UTC)
@@ -106,6 +113,7 @@ func TestForeignEventBecomesARecord(t *testing.T) {
 	}
 }
 
+// An event with a $ledger that FromRecord does not write is an events.ErrDamaged.
 func TestMalformedLedgerKeyIsDamaged(t *testing.T) {
 	t.Parallel()
 	const at = `"t":"2026-01-02T03:04:05.000006Z"`
@@ -127,6 +135,7 @@ func TestMalformedLedgerKeyIsDamaged(t *testing.T) {
 	}
 }
 
+// FromRecord returns ErrUnmappable for a year outside 0 to 9999.
 func TestTimeOutsideFourDigitYearsIsUnmappable(t *testing.T) {
 	t.Parallel()
 	for year, want := range map[int]error{-1: mapping.ErrUnmappable, 0: nil, 9999: nil, 10000: mapping.ErrUnmappable} {
@@ -141,7 +150,7 @@ func TestTimeOutsideFourDigitYearsIsUnmappable(t *testing.T) {
 	}
 }
 
-// FuzzFromRecord restores records with any metadata.
+// FuzzFromRecord checks that records with any metadata map to an event and back.
 func FuzzFromRecord(f *testing.F) {
 	f.Add([]byte(`{"a":1}`), int64(1), 1)
 	f.Add([]byte(`{"$ledger":{"v":1,"t":"2026-01-02T03:04:05.000006Z"},"a":1}`), int64(-62135596800000000), 65535)
@@ -155,8 +164,8 @@ func FuzzFromRecord(f *testing.F) {
 	})
 }
 
-// FuzzRecord reads any custom metadata, and what it reads has a form that
-// gives it again.
+// FuzzRecord checks that an event with any custom metadata is an error or a record
+// that maps to an event and back.
 func FuzzRecord(f *testing.F) {
 	f.Add([]byte(`{"$ledger":{"v":1,"t":"2026-01-02T03:04:05.000006Z"},"a":1}`))
 	f.Add([]byte(`{"a":1,"$ledger":{"v":1,"t":"2026-01-02T03:04:05.000006Z","m":""}}`))
@@ -173,8 +182,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// TestDeclaredContentTypeIsRestored makes records of what others declared, and
-// gives it back.
+// The record of a foreign event restores the content type that its client declared.
 func TestDeclaredContentTypeIsRestored(t *testing.T) {
 	t.Parallel()
 	for _, data := range []string{"42", "{}", "", "\x00", "not json"} {
@@ -187,7 +195,8 @@ func TestDeclaredContentTypeIsRestored(t *testing.T) {
 	}
 }
 
-// roundTripForeign fails t unless the record of a form of others gives that form again.
+// roundTripForeign fails the test unless the record of a foreign event gives the same
+// event again.
 func roundTripForeign(t *testing.T, f mapping.RawEvent) {
 	t.Helper()
 	r, own, err := f.Record()
@@ -211,8 +220,8 @@ func roundTripForeign(t *testing.T, f mapping.RawEvent) {
 	}
 }
 
-// TestMetadataThatResembleAContentTypeTagAreKept are of records of the ledger, which
-// are given back in whole.
+// Metadata of a ledger record that resemble a content type tag are returned
+// unchanged.
 func TestMetadataThatResembleAContentTypeTagAreKept(t *testing.T) {
 	t.Parallel()
 	for _, metadata := range []string{
@@ -233,7 +242,8 @@ func TestMetadataThatResembleAContentTypeTagAreKept(t *testing.T) {
 	}
 }
 
-// FuzzForeignEvent gives back what others made.
+// FuzzForeignEvent checks that the record of any foreign event gives the same event
+// again.
 func FuzzForeignEvent(f *testing.F) {
 	f.Add([]byte("42"), []byte(`{"a":1}`), mapping.Octets)
 	f.Add([]byte("\x00"), []byte(``), mapping.JSON)
