@@ -65,9 +65,13 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // before it. Encoding a large state takes long, and no event is applied meanwhile.
 // The policy compares both costs:
 //
-//   - Folding again is costly if at least minSaveEvents are unsaved and the time since the last checkpoint is at least saveCostRatio times the time that saving or loading that one took. Saving then takes about 1/20 of the time of folding.
-//   - A view that has caught up saves if folding again is costly, if an eighth of the whole state is unsaved, or if the last checkpoint is a minute old.
-//   - A view that is still catching up saves if a minute has passed, or if a sixth of a minute has passed and folding again is costly.
+//   - Folding again is costly if at least minSaveEvents are unsaved and the time since
+//     the last checkpoint is at least saveCostRatio times the time that saving or
+//     loading that one took. Saving then takes about 1/20 of the time of folding.
+//   - A view that has caught up saves if folding again is costly, if an eighth of the
+//     whole state is unsaved, or if the last checkpoint is a minute old.
+//   - A view that is still catching up saves if a minute has passed, or if a sixth of a
+//     minute has passed and folding again is costly.
 //
 // While the cost of saving is unknown, the eighth makes each checkpoint of a growing
 // log an eighth larger than the one before, so that their number grows with the

@@ -189,10 +189,14 @@ const (
 // compare compares a draft with the events on record, in these steps:
 //
 //   - adjust brings the draft into a form that can follow them.
-//   - An event with the same suffix of its ID is the same event. Its ID and time replace those of the draft, so a changed time alone is no difference.
+//   - An event with the same suffix of its ID is the same event. Its ID and time
+//     replace those of the draft, so a changed time alone is no difference.
 //   - Equal digests mean that the draft is recorded.
-//   - A reply or turn that contains the recorded one is missing as far as it has grown: compare returns the rest.
-//   - For any other difference compare returns ErrContradicted, unless the two have the same meaning or lenient allows a difference; then the result is differs, and the event on record stays.
+//   - A reply or turn that contains the recorded one is missing as far as it has grown:
+//     compare returns the rest.
+//   - For any other difference compare returns ErrContradicted, unless the two have the
+//     same meaning or lenient allows a difference; then the result is differs, and the
+//     event on record stays.
 func (h *storedStream) compare(d events.Draft, lenient bool) (events.Draft, comparison, error) {
 	d, applies := h.adjust(d)
 	if !applies {

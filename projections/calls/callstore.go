@@ -10,9 +10,13 @@ import (
 // unsettled call as a record, and packs a settled call: it encodes the call into a
 // page.
 //
-//   - The fold of an event checks out the calls that it changes ([State.checkOut]). A packed call is decoded into a record, which replaces the packed one.
-//   - At the end of the event, [State.packEnded] packs the settled calls that were checked out. It appends the new encoding to the last page and leaves the old one as garbage.
-//   - [callStore.compact] copies the calls into new pages once half of the bytes are garbage.
+//   - The fold of an event checks out the calls that it changes ([State.checkOut]). A
+//     packed call is decoded into a record, which replaces the packed one.
+//   - At the end of the event, [State.packEnded] packs the settled calls that were
+//     checked out. It appends the new encoding to the last page and leaves the old one
+//     as garbage.
+//   - [callStore.compact] copies the calls into new pages once half of the bytes are
+//     garbage.
 //
 // Invariants, between events: the record of a call is in live or its encoding is in
 // packed, and never both are current; a call whose place in live is nil is settled; a

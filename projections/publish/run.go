@@ -16,8 +16,12 @@ import (
 
 // A run is a publication in progress. Its goroutines:
 //
-//   - The feed, on the caller's goroutine, reads the log in order. For each record that the filter selects, accept waits until the record is durable, acquires slots for it, adds it to the ack window and sends it to the queue of its stream.
-//   - One worker per queue collects batches and publishes each until the target acknowledges it or its records are dead letters. Then the records leave the window and their slots are free.
+//   - The feed, on the caller's goroutine, reads the log in order. For each record that
+//     the filter selects, accept waits until the record is durable, acquires slots for
+//     it, adds it to the ack window and sends it to the queue of its stream.
+//   - One worker per queue collects batches and publishes each until the target
+//     acknowledges it or its records are dead letters. Then the records leave the
+//     window and their slots are free.
 //   - saveLoop saves the consumer and takes the retry requests of other processes.
 //   - retryLoop publishes the dead letters that are to be retried.
 //

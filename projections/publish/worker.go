@@ -58,9 +58,12 @@ func (r *run) fillBatch(batch []outgoing, queue <-chan outgoing) (filled, next [
 // letters. It returns an error if ctx ends first or there are too many dead letters.
 // After each attempt:
 //
-//   - An ErrUnavailable is retried without end, with backoff, and does not count as a try: the target is at fault.
-//   - Any other refusal of a batch of several records is resolved by publishing each record alone, as only some may be at fault.
-//   - A single record becomes a dead letter after an ErrUnacceptable, or after Policy.Tries refusals. Until then it is retried with backoff.
+//   - An ErrUnavailable is retried without end, with backoff, and does not count as a
+//     try: the target is at fault.
+//   - Any other refusal of a batch of several records is resolved by publishing each
+//     record alone, as only some may be at fault.
+//   - A single record becomes a dead letter after an ErrUnacceptable, or after
+//     Policy.Tries refusals. Until then it is retried with backoff.
 func (r *run) deliver(ctx context.Context, batch []outgoing) error {
 	tries, delays := 0, r.policy.newBackoff()
 	for attempt := 1; ; attempt++ {
