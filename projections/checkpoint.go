@@ -88,8 +88,8 @@ const (
 	maxSaveInterval = time.Minute
 )
 
-// A saveTrigger says at which point of folding a view checks whether a
-// checkpoint is due.
+// A saveTrigger is the point of folding at which a view checks whether a checkpoint
+// is due.
 type saveTrigger int
 
 const (

@@ -278,9 +278,9 @@ func (v *View[S]) releaseLocked(w *waiter) {
 	close(w.done)
 }
 
-// Read calls look with the state. The view owns the state: look must not
-// change it, keep it or a part that the projection may reuse, or call the
-// view. Folding waits meanwhile.
+// Read calls look with the state. The view owns the state: look must not change it,
+// must not retain it or a part that the projection may reuse, and must not call the
+// view. No event is applied until look returns.
 func (v *View[S]) Read(look func(S)) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()

@@ -6,7 +6,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// The flags of an encoded call. Most flags say that the optional field of their name
+// The flags of an encoded call. Most flags mean that the optional field of their name
 // follows in the encoding; isImported, isIdempotent, hasBegan and agrees are values
 // themselves. The order of the flags is part of the format of checkpoints.
 const (

@@ -103,7 +103,7 @@ func (s *State) checkOffered(known *session, t domain.Offered, observed bool, la
 // hiderOf returns the oldest active registration that hides the registration r of an
 // offered tool, and the ordinal since which it does. It is a later registration of
 // the name in the same layer, or a registration of the name in an open layer of
-// higher placement among layers. Closed registrations need no look: a registry
+// higher placement among layers. hiderOf ignores closed registrations: a registry
 // applies a registration before it materializes a later turn, and a closing that
 // affects a turn is recorded before the turn.
 func (s *State) hiderOf(t domain.Offered, r *registrationSpan, own *layerSpan, layers []domain.LayerID) (by domain.RegistrationID, since int, ok bool) {
@@ -215,9 +215,10 @@ func (s *State) checkNames(known *session, c *callRecord, turn domain.TurnID, of
 	}
 }
 
-// checkBegan checks that the settlement of a call agrees with its start: a call that
-// began says so and has an outcome that a running call can have; a call without a
-// start has an outcome that does not require one.
+// checkBegan checks that the settlement of a call agrees with its start. The
+// settlement of a call that began has Began set and an outcome that a running call
+// can have; the settlement of a call without a start has an outcome that does not
+// require one.
 func (s *State) checkBegan(c *callRecord, e events.CallSettled, v events.Envelope) {
 	begun := !c.Started.IsZero()
 	switch {

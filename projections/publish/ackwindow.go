@@ -17,8 +17,8 @@ type ackWindow struct {
 	watermark events.Position
 }
 
-// A windowSlot is the position of a record in flight, or of one or more finished or
-// skipped records behind it.
+// A windowSlot is the position of a record in flight, or the last position of a row
+// of finished or skipped records that follows a record in flight.
 type windowSlot struct {
 	at   events.Position
 	done bool

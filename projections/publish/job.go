@@ -11,8 +11,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A Job says which records are published under a name, to which topics, from where,
-// and how.
+// A Job describes a publication: its name, its target and topics, the records that it
+// selects, the position at which it begins, and its policy.
 type Job struct {
 	// Name is the name of the consumer, see [ValidName].
 	Name string

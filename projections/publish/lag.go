@@ -8,7 +8,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A Lag says how far a consumer is behind the end of the log.
+// A Lag is the distance of a consumer from the end of the log.
 type Lag struct {
 	// Records counts the records that the consumer has yet to publish.
 	Records uint64

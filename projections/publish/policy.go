@@ -21,9 +21,9 @@ var (
 	ErrUnacceptable = errors.New("target does not accept the record")
 )
 
-// A Policy says how records are published: how many at a time, how often each is
-// tried, and how soon an acknowledgement is saved. A field of zero selects its
-// default, and the zero Policy publishes one record at a time.
+// A Policy sets how many records are published at a time, how often each is tried,
+// and how soon an acknowledgement is saved. A field of zero selects its default, and
+// the zero Policy publishes one record at a time.
 type Policy struct {
 	// Workers is the number of goroutines that publish. Each has a queue, and all
 	// records of a stream pass through the same one. Default 1.

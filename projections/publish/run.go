@@ -299,8 +299,8 @@ func (r *run) skip(at events.Position) {
 	r.advanceLocked()
 }
 
-// ack finishes acknowledged records: they leave the window, and leave the dead
-// letters if they were there.
+// ack finishes acknowledged records: it removes them from the window and, if they are
+// dead letters, from that list.
 func (r *run) ack(done []outgoing) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

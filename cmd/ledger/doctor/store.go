@@ -251,8 +251,8 @@ func (d *Doctor) examineDisk(ctx context.Context, e *Report, s *stores.Store) er
 	if s.Folder == nil {
 		return nil
 	}
-	// A reader has met no write, so that its own statistics are good. The ones of the
-	// last writer are in a checkpoint.
+	// A reader makes no writes, so its own statistics are good. The ones of the last
+	// writer are in a checkpoint.
 	health, when := s.Folder.Log.Stats().Health, "now"
 	if health.Well() {
 		last, _, err := s.Folder.Log.LastSummary(ctx)

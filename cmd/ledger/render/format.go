@@ -23,8 +23,8 @@ const (
 // Formats lists the valid values of the flag.
 var Formats = []string{string(AsTable), string(AsJSON), string(AsJSONLines)}
 
-// String returns the format as the flag takes it. With Type and Set it implements
-// pflag.Value.
+// String returns the value of the flag for the format. With Type and Set it
+// implements pflag.Value.
 func (f *Format) String() string { return string(*f) }
 
 // Type returns the placeholder of the flag's value in help texts.
@@ -51,8 +51,8 @@ const (
 // ColorModes lists the valid values of the flag.
 var ColorModes = []string{string(ColorAuto), string(colorAlways), string(colorNever)}
 
-// String returns the coloring as the flag takes it. With Type and Set it implements
-// pflag.Value.
+// String returns the value of the flag for the coloring. With Type and Set it
+// implements pflag.Value.
 func (c *coloring) String() string { return string(*c) }
 
 // Type returns the placeholder of the flag's value in help texts.

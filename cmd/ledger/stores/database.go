@@ -88,9 +88,10 @@ func (o *Opener) GivenNodeAddress() (string, error) {
 	return text, nil
 }
 
-// NodeDir returns the folder in which this node keeps the outputs and checkpoints of a
-// ledger in a database: the value of LEDGER_NODE, or a folder in the user's data directory
-// whose name is a hash of the address without credentials.
+// NodeDir returns the folder for the outputs and checkpoints that this node stores
+// for a ledger in a database: the value of LEDGER_NODE, or a folder in the user's
+// data directory whose name is a hash of the address without credentials. It does not
+// create the folder.
 func (o *Opener) NodeDir(at Address) (string, error) {
 	if dir := o.Getenv("LEDGER_NODE"); dir != "" {
 		return dir, nil
@@ -141,8 +142,8 @@ func (c checkpointFolder) save(path string, data []byte) error {
 	return syncFolder(filepath.Dir(string(c)))
 }
 
-// abandonedAge is the age at which a file counts as left behind by a process that was
-// killed while it saved a checkpoint.
+// abandonedAge is the age from which a temporary file counts as abandoned by a
+// process that was killed while it saved a checkpoint.
 const abandonedAge = 10 * time.Minute
 
 // tidy removes the temporary files of the checkpoint at path that are older than

@@ -15,8 +15,8 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// followInterval is the polling interval of a command that follows a folder: it looks
-// whether a process has opened the folder, or has closed it.
+// followInterval is the interval at which a command that follows a folder checks
+// whether a process has opened or closed the folder.
 const followInterval = 200 * time.Millisecond
 
 // Follow yields the records after a position and waits for more, for a Store that

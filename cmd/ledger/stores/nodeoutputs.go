@@ -93,9 +93,9 @@ func (n nodeOutputs) Verify(ctx context.Context, ref domain.Ref) error {
 	return err
 }
 
-// All yields the metadata of each output and keeps the outputs open meanwhile. If the
-// serving process dies, All yields its error and does not retry: a second pass would repeat
-// outputs.
+// All yields the metadata of each output. The outputs stay open until the loop ends.
+// If the serving process dies, All yields its error and does not retry: a second pass
+// would repeat outputs.
 func (n nodeOutputs) All(ctx context.Context) iter.Seq2[domain.Retained, error] {
 	return func(yield func(domain.Retained, error) bool) {
 		t, err := n.acquire(ctx)

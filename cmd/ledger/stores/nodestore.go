@@ -15,11 +15,11 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
-// A NodeStore gives this process access to the outputs in the folder of this node, for a
-// ledger in a database. If a process of this machine serves the folder, the NodeStore is
-// its client. Otherwise it opens the outputs itself and closes them idleTimeout after the
-// last use, so that several processes take turns. Its users continue when a process starts
-// or stops serving.
+// A NodeStore gives this process access to the outputs in the folder of this node,
+// for a ledger in a database. If a process of this machine serves the folder, the
+// NodeStore is its client. Otherwise it opens the outputs itself and closes them
+// idleTimeout after the last use, so that other processes can open them in between.
+// Its users continue when a process starts or stops serving.
 type NodeStore struct {
 	// dir is the folder of the node.
 	dir string

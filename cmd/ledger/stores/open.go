@@ -52,8 +52,8 @@ type Store struct {
 	Folder *Folder
 	// Sharing is the shared folder, or nil for a database or a Folder.
 	Sharing *shared.Store
-	// Process is the ID under which this process goes on record, or zero if the
-	// caller mints one.
+	// Process is the ID under which this process is recorded in the log, or zero if
+	// the caller mints one.
 	Process domain.ProcessID
 	// Before are the killed holders of the lock of Folder.
 	Before []domain.ProcessID

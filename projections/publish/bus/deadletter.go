@@ -22,8 +22,8 @@ func deadLetterStream(group, topic string) events.Stream {
 	return events.Stream(DeadLetterCategory + "-" + group + "/" + topic)
 }
 
-// A DeadLetter is a message that a group gave up, so that later messages could
-// follow. It stays in its topic.
+// A DeadLetter is a message that a group no longer delivers, so that later messages
+// can follow. The message remains in its topic.
 type DeadLetter struct {
 	// Revision is that of the message in the stream of the topic.
 	Revision events.Revision
