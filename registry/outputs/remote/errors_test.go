@@ -39,7 +39,8 @@ func closedPort(t *testing.T) string {
 	return "http://" + listener.Addr().String()
 }
 
-// callEach calls every method of a client once, and report with the error of each.
+// callEach calls every method of a client once, and report with the name and the
+// error of each call.
 func callEach(ctx context.Context, c *Client, report func(string, error)) {
 	r := refs(1)()
 	_, err := c.Keep(ctx, r, mime, strings.NewReader("x"))
@@ -63,6 +64,8 @@ func callEach(ctx context.Context, c *Client, report func(string, error)) {
 
 const calls = 9 // that each makes
 
+// Every call to a node that is unreachable, foreign or refuses the credentials
+// returns the sentinel for that.
 func TestNodeThatCannotBeHadIsAnError(t *testing.T) {
 	t.Parallel()
 	other := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }))
@@ -117,6 +120,7 @@ func TestNodeThatCannotBeHadIsAnError(t *testing.T) {
 // mute discards the log of a server's failed handshakes.
 func mute(s *httptest.Server) { s.Config.ErrorLog = discardLog }
 
+// Every call returns as soon as its context ends.
 func TestContextEndsEveryCallAtOnce(t *testing.T) {
 	t.Parallel()
 	c := clientOf(t, silentServer(t), Config{})
@@ -175,6 +179,7 @@ func TestContextEndsATransfer(t *testing.T) {
 	}
 }
 
+// A request that Authorize refuses is denied and has no effect.
 func TestOnlyWhoMayIsServed(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())
@@ -199,6 +204,7 @@ func TestOnlyWhoMayIsServed(t *testing.T) {
 	}
 }
 
+// A cross-origin request of a browser is refused.
 func TestPageOfAnotherOriginIsRefused(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())
@@ -222,6 +228,7 @@ func TestPageOfAnotherOriginIsRefused(t *testing.T) {
 	}
 }
 
+// A blob over the limit of the node is an ErrTooLarge and is not stored.
 func TestTooLargeIsRefused(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())
@@ -240,6 +247,8 @@ func TestTooLargeIsRefused(t *testing.T) {
 	}
 }
 
+// Open returns ErrBadAddress for an invalid address, without the password in the
+// error.
 func TestAddressThatCannotBeUsedIsRefused(t *testing.T) {
 	t.Parallel()
 	for address, user := range map[string]string{
@@ -263,6 +272,7 @@ func TestAddressThatCannotBeUsedIsRefused(t *testing.T) {
 	}
 }
 
+// An address may have a path, below which the node serves.
 func TestNodeBelowAPathIsReached(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())

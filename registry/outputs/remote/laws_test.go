@@ -23,6 +23,7 @@ import (
 
 const chunkSize = 64 << 10 // of a store
 
+// A stored blob is read back with equal bytes and metadata.
 func TestWhatIsKeptReadsBack(t *testing.T) {
 	t.Parallel()
 	onEveryStore(t, func(t *testing.T, p fullStore, s *outputs.Store, _ *vfs.MemFS) {
@@ -64,6 +65,8 @@ func TestWhatIsKeptReadsBack(t *testing.T) {
 // short draws sizes of a few chunks.
 var short = rapid.IntRange(0, 3*chunkSize)
 
+// A blob of any size is read back with equal bytes, by any sequence of Read, Seek and
+// ReadAt.
 func TestAnySizeReadBackInAnyWay(t *testing.T) {
 	t.Parallel()
 	onEveryStore(t, func(t *testing.T, p fullStore, _ *outputs.Store, _ *vfs.MemFS) {
@@ -125,6 +128,7 @@ func sameSeek(t *rapid.T, o Reader, content []byte, off int64, n int) {
 	}
 }
 
+// A reader returns an error for an invalid offset or whence.
 func TestOutputSaysWhatItCannot(t *testing.T) {
 	t.Parallel()
 	onEveryStore(t, func(t *testing.T, p fullStore, _ *outputs.Store, _ *vfs.MemFS) {
@@ -151,6 +155,7 @@ func TestOutputSaysWhatItCannot(t *testing.T) {
 	})
 }
 
+// Keep returns ErrExists for a stored ref, and the blob stays unchanged.
 func TestKeptIsNeverReplaced(t *testing.T) {
 	t.Parallel()
 	onEveryStore(t, func(t *testing.T, p fullStore, _ *outputs.Store, _ *vfs.MemFS) {
@@ -170,6 +175,7 @@ func TestKeptIsNeverReplaced(t *testing.T) {
 	})
 }
 
+// Keep stores no blob if its reader fails.
 func TestFailingReaderKeepsNothing(t *testing.T) {
 	t.Parallel()
 	onEveryStore(t, func(t *testing.T, p fullStore, s *outputs.Store, _ *vfs.MemFS) {
@@ -191,8 +197,8 @@ func TestFailingReaderKeepsNothing(t *testing.T) {
 	})
 }
 
-// checkNotKept checks that a ref is unused and can be stored. After an aborted request
-// the node may have the claim for a moment.
+// checkNotKept fails the test unless a ref has no blob and can be stored. After an
+// aborted request the node may still be storing for a moment.
 func checkNotKept(t *testing.T, p fullStore, s *outputs.Store, ref domain.Ref) {
 	t.Helper()
 	wantNothing(t, s, ref)
@@ -226,6 +232,7 @@ func (c *cancelReader) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// Keep stores no blob if its context ends.
 func TestInterruptedKeepKeepsNothing(t *testing.T) {
 	t.Parallel()
 	onEveryStore(t, func(t *testing.T, p fullStore, s *outputs.Store, _ *vfs.MemFS) {
@@ -241,6 +248,8 @@ func TestInterruptedKeepKeepsNothing(t *testing.T) {
 	})
 }
 
+// Calls for a missing blob return ErrNotFound. Keep returns ErrNotKept with the
+// reason for an invalid ref, a media type that is too long, and a full disk.
 func TestWhatIsNotThereSaysWhy(t *testing.T) {
 	t.Parallel()
 	onEveryStore(t, func(t *testing.T, p fullStore, s *outputs.Store, fs *vfs.MemFS) {
@@ -271,6 +280,8 @@ func TestWhatIsNotThereSaysWhy(t *testing.T) {
 	})
 }
 
+// Every call for a pruned blob returns a PrunedError with the metadata, the policy
+// and the time.
 func TestPrunedSaysSo(t *testing.T) {
 	t.Parallel()
 	onEveryStore(t, func(t *testing.T, p fullStore, _ *outputs.Store, _ *vfs.MemFS) {
@@ -304,6 +315,7 @@ func TestPrunedSaysSo(t *testing.T) {
 	})
 }
 
+// A confirmed settlement is no longer unconfirmed, and a dropped one has no blobs.
 func TestConfirmedAndDropped(t *testing.T) {
 	t.Parallel()
 	onEveryStore(t, func(t *testing.T, p fullStore, _ *outputs.Store, _ *vfs.MemFS) {
@@ -350,6 +362,8 @@ func TestConfirmedAndDropped(t *testing.T) {
 	})
 }
 
+// Of concurrent calls of Keep for one ref, one stores its blob, and the others return
+// ErrExists.
 func TestOneOfManyKeeps(t *testing.T) {
 	t.Parallel()
 	onEveryStore(t, func(t *testing.T, p fullStore, _ *outputs.Store, _ *vfs.MemFS) {
@@ -381,6 +395,7 @@ func TestOneOfManyKeeps(t *testing.T) {
 	})
 }
 
+// Calls to a closed store return ErrClosed, also through a client.
 func TestClosedStoreSaysSo(t *testing.T) {
 	t.Parallel()
 	onEveryStore(t, func(t *testing.T, p fullStore, s *outputs.Store, _ *vfs.MemFS) {
@@ -397,6 +412,7 @@ func TestClosedStoreSaysSo(t *testing.T) {
 	})
 }
 
+// No read returns bytes of a damaged chunk.
 func TestDamagedChunkIsNeverRead(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()

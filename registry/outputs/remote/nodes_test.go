@@ -35,7 +35,7 @@ func newHistory(t *testing.T, store events.Store) *history {
 	return &history{t: t, ledger: events.NewLedger(store, mint, now), mint: mint, session: mint.Session()}
 }
 
-// process begins on a host, and returns its ID.
+// process records the start of a process on a host, and returns its ID.
 func (h *history) process(host, address string) domain.ProcessID {
 	h.t.Helper()
 	id := h.mint.Process()
@@ -46,7 +46,7 @@ func (h *history) process(host, address string) domain.ProcessID {
 	return id
 }
 
-// ended puts the end of a process on record.
+// ended records the end of a process.
 func (h *history) ended(process domain.ProcessID) {
 	h.t.Helper()
 	if _, err := h.ledger.Append(h.t.Context(), events.ProcessStream(process), 1,
@@ -63,7 +63,8 @@ func (h *history) append(e events.Draft) {
 	h.length++
 }
 
-// settled settles a call that a process began, with one output, which it keeps.
+// settled settles a call that a process began, with one output, which it stores with
+// keep.
 func (h *history) settled(by domain.ProcessID, keep BlobStore, content string) domain.Ref {
 	h.t.Helper()
 	h.calls++
@@ -85,7 +86,7 @@ func (h *history) end(e events.CallSettled, keep BlobStore, content string) doma
 	return ref
 }
 
-// logs are a store with indexed queries and one without.
+// logs returns a store with indexed queries and one without.
 func logs(t *testing.T) map[string]events.Store {
 	t.Helper()
 	s, err := embedded.Open(t.Context(), "log", embedded.Config{FS: vfs.NewMem()})
@@ -96,6 +97,8 @@ func logs(t *testing.T) map[string]events.Store {
 	return map[string]events.Store{"embedded": s, "slice": eventstest.NewSlice()}
 }
 
+// Locate returns the metadata of a blob, the process that settled its call, and the
+// addresses of nodes.
 func TestOutputIsFoundByTheLog(t *testing.T) {
 	t.Parallel()
 	for name, log := range logs(t) {
@@ -172,6 +175,7 @@ func TestOutputOfACallThatDidNotBeginIsFound(t *testing.T) {
 	}
 }
 
+// Nodes reads a blob from the local store, or from the node that has it.
 func TestNodesReadWhereverItIs(t *testing.T) {
 	t.Parallel()
 	for name, log := range logs(t) {
@@ -212,6 +216,7 @@ func TestNodesReadWhereverItIs(t *testing.T) {
 	}
 }
 
+// The error for a blob on an unreachable node names the process and a remedy.
 func TestNodesSayWhoCannotBeReachedAndWhatToDo(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, eventstest.NewSlice())
@@ -242,7 +247,8 @@ func TestNodesSayWhoCannotBeReachedAndWhatToDo(t *testing.T) {
 	}
 }
 
-// If the local store belongs to the log, a missing blob is gone, and no node is asked.
+// If the local store belongs to the log, a missing blob is lost, and Nodes sends no
+// request.
 func TestNodesAtHomeKnowWhatIsGone(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, eventstest.NewSlice())
@@ -257,7 +263,8 @@ func TestNodesAtHomeKnowWhatIsGone(t *testing.T) {
 	}
 }
 
-// After the process that settled ended, a later process of its host serves its store.
+// After the process that settled the call has ended, Nodes reads from a later process
+// of its host, which may have its store open.
 func TestNodesAskWhoHasTheStoreNow(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, eventstest.NewSlice())
@@ -273,6 +280,7 @@ func TestNodesAskWhoHasTheStoreNow(t *testing.T) {
 	}
 }
 
+// A blob of a node that differs from the settlement event is an ErrDamaged.
 func TestNodesBelieveTheLogAndNotTheNode(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, eventstest.NewSlice())
@@ -287,7 +295,8 @@ func TestNodesBelieveTheLogAndNotTheNode(t *testing.T) {
 	wantErr(t, "Stat", err, outputs.ErrDamaged)
 }
 
-// Two machines can have one host name: a different blob under the same ref is skipped.
+// Nodes continues with the next node after one with a different blob under the ref,
+// since two machines can have one host name.
 func TestNodesAskOnWhereAnotherOutputAnswers(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, eventstest.NewSlice())
@@ -312,7 +321,8 @@ func TestNodesAskOnWhereAnotherOutputAnswers(t *testing.T) {
 	}
 }
 
-// The error says that a loopback address is reachable only on its own machine.
+// The error for an unreachable loopback address says that only its own machine
+// reaches it.
 func TestNodesSayThatALoopbackIsOfOneMachine(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, eventstest.NewSlice())
@@ -333,6 +343,7 @@ func TestNodesSayThatALoopbackIsOfOneMachine(t *testing.T) {
 	}
 }
 
+// Nodes sends no request to an unreachable node for a while.
 func TestNodesDoNotAskADeadNodeForEachOutput(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, eventstest.NewSlice())
@@ -352,6 +363,7 @@ func TestNodesDoNotAskADeadNodeForEachOutput(t *testing.T) {
 	}
 }
 
+// Reading a remote blob after Close returns ErrClosed.
 func TestClosedNodesSaySo(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, eventstest.NewSlice())
@@ -367,6 +379,7 @@ func TestClosedNodesSaySo(t *testing.T) {
 	wantErr(t, "Open", err, outputs.ErrClosed)
 }
 
+// Without a local store, Keep returns ErrNotKept.
 func TestNowhereKeepsNothing(t *testing.T) {
 	t.Parallel()
 	n := OpenNodes(nil, newHistory(t, eventstest.NewSlice()).ledger, Config{})

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beNode serves a folder until the process is killed.
+// beNode serves a folder at an address until the process is killed.
 func beNode(dir, address string) error {
 	store, err := outputs.Open(dir, outputs.Config{Reserve: 1})
 	if err != nil {
@@ -82,7 +82,8 @@ func (p *nodeProcess) kill() {
 	p.kills++
 }
 
-// A killingReader kills and restarts a node each time after so many bytes.
+// A killingReader kills and restarts a node each time that a number of bytes was
+// read.
 type killingReader struct {
 	io.ReadSeeker
 	node  *nodeProcess
@@ -101,6 +102,8 @@ func (k *killingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// A client continues its transfers with a node that is killed and restarted
+// meanwhile.
 func TestNodeThatIsKilledIsCarriedOnWith(t *testing.T) {
 	t.Parallel()
 	node := &nodeProcess{t: t, dir: t.TempDir(), address: "127.0.0.1:0"}

@@ -66,6 +66,7 @@ func (f *flippingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// A page that was changed in transit is requested again.
 func TestChangedPageIsReadAgain(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())
@@ -113,6 +114,8 @@ func TestChangedPageIsReadAgain(t *testing.T) {
 	}
 }
 
+// If a node changes bytes together with their digest, a sequential read returns
+// ErrDamaged in place of the last page.
 func TestNodeThatLiesIsFoundOut(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())
@@ -141,6 +144,7 @@ func TestNodeThatLiesIsFoundOut(t *testing.T) {
 	}
 }
 
+// A malformed response is an ErrNotANode.
 func TestNodeThatSaysNonsenseIsNotANode(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())
@@ -183,6 +187,7 @@ func TestNodeThatSaysNonsenseIsNotANode(t *testing.T) {
 	}
 }
 
+// An upload that was changed in transit is not stored.
 func TestChangedUploadIsNotKept(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())
@@ -213,6 +218,7 @@ func TestChangedUploadIsNotKept(t *testing.T) {
 	}
 }
 
+// An upload without a digest is not stored.
 func TestUploadWithoutDigestIsNotKept(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())
@@ -244,6 +250,8 @@ func TestUploadWithoutDigestIsNotKept(t *testing.T) {
 	}
 }
 
+// If the response to Keep was lost, the client asks the node for the blob, and Keep
+// succeeds without a second upload.
 func TestLostAnswerIsAskedFor(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())
@@ -280,8 +288,8 @@ func TestLostAnswerIsAskedFor(t *testing.T) {
 	}
 }
 
-// If another blob was stored under the ref while the response was lost, Keep returns an
-// ErrExists.
+// If another blob was stored under the ref while the response was lost, Keep returns
+// an ErrExists.
 func TestLostAnswerIsNotTakenForAnother(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())
@@ -322,6 +330,8 @@ func (c callback) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
+// An upload that was cut is repeated if its reader can seek, and otherwise Keep
+// returns ErrNotKept.
 func TestCutUploadIsMadeAgainWhereItCan(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())
@@ -350,6 +360,7 @@ func TestCutUploadIsMadeAgainWhereItCan(t *testing.T) {
 	checkNotKept(t, clientOf(t, serve(t, node), Config{}), s, r)
 }
 
+// A list that was cut continues after the last value that it yielded.
 func TestCutListGoesOn(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())
@@ -395,7 +406,8 @@ func TestCutListGoesOn(t *testing.T) {
 	}
 }
 
-// It is not parallel: the memory of other tests would count.
+// The memory in use does not depend on the size of a blob. The test is not parallel,
+// since the memory of other tests would count.
 func TestMemoryDoesNotDependOnSize(t *testing.T) {
 	const bound = 64 << 20
 	size := int64(repeats(68<<20, 96<<20)) // more than the bound
@@ -428,6 +440,8 @@ func TestMemoryDoesNotDependOnSize(t *testing.T) {
 	}
 }
 
+// A client that stops sending is disconnected after the idle timeout, and its ref can
+// be stored again.
 func TestSilentUploaderHoldsNothing(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())
@@ -449,6 +463,7 @@ func TestSilentUploaderHoldsNothing(t *testing.T) {
 	mustKeep(t, clientOf(t, address, Config{}), r, []byte("mine"))
 }
 
+// Keep does not read from its reader after it has returned.
 func TestReaderIsLeftAloneAfterKeep(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())
@@ -475,6 +490,8 @@ func (w *lateReader) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// A plain HTTP client reads a blob, whole and in ranges, and receives the digest of
+// the whole blob.
 func TestOtherProgramsReadIt(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())
@@ -502,6 +519,7 @@ func TestOtherProgramsReadIt(t *testing.T) {
 	}
 }
 
+// Every call of a closed client returns ErrClosed.
 func TestClosedClientSaysSo(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())

@@ -12,6 +12,7 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
+// Errors keep their text and their identity through their encoding.
 func TestErrorsAreTheSameOnTheWire(t *testing.T) {
 	t.Parallel()
 	all := []error{
@@ -41,6 +42,7 @@ func TestErrorsAreTheSameOnTheWire(t *testing.T) {
 	}
 }
 
+// Metadata keep every field through their encoding.
 func TestRetainedIsTheSameOnTheWire(t *testing.T) {
 	t.Parallel()
 	for i, content := range []string{"", "x", "a\nb\n"} {
@@ -52,7 +54,8 @@ func TestRetainedIsTheSameOnTheWire(t *testing.T) {
 	}
 }
 
-// FuzzRetained checks that a decoded value is possible metadata of a blob.
+// FuzzRetained checks that a decoded value is possible metadata of a blob, and
+// encodes to the same value.
 func FuzzRetained(f *testing.F) {
 	f.Add(encodeRetained(retainedOf(refs(1)(), []byte("a\nb"))))
 	f.Add("ref=output%3A%2F%2Fevt_01J00000000000000000000007%2Ftext&bytes=-1&lines=0&mime=&sha256=")
@@ -73,8 +76,8 @@ func FuzzRetained(f *testing.F) {
 	})
 }
 
-// FuzzError checks that any header decodes to an error, and a pruned one survives a
-// round trip.
+// FuzzError checks that any header decodes to an error, and that the error of a
+// pruned blob survives a round trip.
 func FuzzError(f *testing.F) {
 	pruned := &outputs.PrunedError{Retained: retainedOf(refs(1)(), []byte("x")), Policy: "p", At: time.Unix(1, 2).UTC()}
 	for _, err := range []error{outputs.ErrNotFound, pruned, errors.New("another")} {

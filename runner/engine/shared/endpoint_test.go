@@ -47,8 +47,8 @@ func serveFolder(t *testing.T) (*shared.Holder, string) {
 	return s, dir
 }
 
-// A recorder is a process of another user that took a port: it keeps all bytes that
-// it is sent, and speaks TLS with a certificate of its own.
+// A recorder is a process of another user that took a port. It records all bytes that
+// it receives, and speaks TLS with a certificate of its own.
 type recorder struct {
 	net.Listener
 	mu    sync.Mutex
@@ -97,8 +97,8 @@ func (r *recorder) take(conn net.Conn, cfg *tls.Config) {
 	r.bytes = append(r.bytes, text...)
 }
 
-// A process that takes the ports of a holder that died is sent no password, neither
-// by the client of the log nor by that of outputs and checkpoints.
+// A process that takes the ports of a dead holder receives no password, neither from
+// the client of the log nor from that of outputs and checkpoints.
 func TestAnotherProcessAtThePortGetsNoPassword(t *testing.T) {
 	t.Parallel()
 	s, dir := serveFolder(t)
@@ -155,8 +155,8 @@ func TestAnotherProcessAtThePortGetsNoPassword(t *testing.T) {
 	}
 }
 
-// Each service has a certificate and a password of its own, and a client with those
-// of an earlier one is refused.
+// Each holder has a certificate and a password of its own, and a client with those of
+// an earlier holder is refused.
 func TestEachStartHasItsOwnSecrets(t *testing.T) {
 	t.Parallel()
 	_, one := serveFolder(t)
@@ -191,8 +191,9 @@ func TestEachStartHasItsOwnSecrets(t *testing.T) {
 	}
 }
 
-// The file is refused where its owner cannot have written it, or others can read
-// it, and replaced without touching what a link in its place names.
+// ReadEndpoint refuses a file that its owner cannot have written or that other users
+// can read. Write replaces the file and does not touch the target of a symbolic link
+// in its place.
 func TestEndpointFileIsItsOwnersAlone(t *testing.T) {
 	t.Parallel()
 	for name, place := range map[string]func(path string) error{
@@ -244,7 +245,7 @@ func TestEndpointFileIsItsOwnersAlone(t *testing.T) {
 	}
 }
 
-// A web page can call nothing, whether it knows the address or not.
+// A web page cannot call a holder, even if it knows the address.
 func TestNoPageCallsAService(t *testing.T) {
 	t.Parallel()
 	_, dir := serveFolder(t)

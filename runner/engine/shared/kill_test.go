@@ -24,8 +24,8 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
-// workVariable makes this program a process at work in a folder: it holds the
-// folder, the name of a stream and how long that is to be.
+// workVariable makes this program a worker. Its value has the folder, the name of a
+// stream and the length at which the worker ends.
 const workVariable = "LEDGER_TEST_WORK"
 
 func TestMain(m *testing.M) {
@@ -39,8 +39,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// work appends records to a stream, one by one, and says of each that it was
-// acknowledged.
+// work appends records to a stream, one by one, and prints the number of each
+// acknowledged record.
 func work(ctx context.Context, args []string) (err error) {
 	until, err := strconv.Atoi(args[2])
 	if err != nil {
@@ -82,7 +82,7 @@ func (s randReader) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A worker is a process at work.
+// A worker is a process that runs work.
 type worker struct {
 	cmd    *exec.Cmd
 	stream string
@@ -94,14 +94,15 @@ type worker struct {
 	ended  bool
 }
 
-// count returns the last number that the process said.
+// count returns the last number that the process printed.
 func (w *worker) count() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.acked
 }
 
-// await waits until the process has said a number, and reports whether it has.
+// await waits until the process has printed a number, and returns false if it ended
+// before.
 func (w *worker) await(n int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -143,7 +144,7 @@ func (w *worker) listen(out io.Reader) {
 	w.more.Broadcast()
 }
 
-// end waits for the process and returns how it ended.
+// end waits for the end of the process and returns its error.
 func (w *worker) end() error {
 	w.said.Wait()
 	if err := w.cmd.Wait(); err != nil {
@@ -169,9 +170,9 @@ func repeats(short, long int) int {
 	return short
 }
 
-// Processes append to streams of their own in one folder while whichever of them
-// holds the folder is killed: what was acknowledged is there, once and in order, and
-// the others go on to their ends.
+// While the current holder is killed again and again, every acknowledged record is in
+// the log, once and in order, and the other processes run to their ends. Each process
+// appends to a stream of its own.
 func TestKilledHoldersLoseNothing(t *testing.T) {
 	t.Parallel()
 	const workers = 3
@@ -210,7 +211,8 @@ func TestKilledHoldersLoseNothing(t *testing.T) {
 	checkStreams(t, dir, acked, until)
 }
 
-// checkStreams reads the streams of workers that came to their ends.
+// checkStreams fails the test unless the streams of workers that ran to their ends
+// have every acknowledged record once and in order.
 func checkStreams(t *testing.T, dir string, acked map[string]int, until int) {
 	t.Helper()
 	log, err := embedded.OpenReader(t.Context(), dir, embedded.Config{})
@@ -231,9 +233,9 @@ func checkStreams(t *testing.T, dir string, acked map[string]int, until int) {
 	}
 }
 
-// A holder that is stopped is named to those who wait, and when it continues they
-// and the holder go on to their ends. One that is killed while it is stopped is
-// followed by another.
+// A holder that a signal has stopped is reported to the waiting processes. If it
+// continues, all run to their ends; if it is killed, another process becomes the
+// holder.
 func TestStoppedHoldersAreWaitedFor(t *testing.T) {
 	t.Parallel()
 	for _, end := range []syscall.Signal{syscall.SIGCONT, syscall.SIGKILL} {
@@ -287,8 +289,8 @@ func TestStoppedHoldersAreWaitedFor(t *testing.T) {
 	}
 }
 
-// Processes that begin at once in a folder that does not exist make one store, also
-// where those that make it are killed.
+// Processes that start at once in a folder that does not exist create one store, also
+// if some are killed meanwhile.
 func TestManyBeginAtOnceWhileTheyAreKilled(t *testing.T) {
 	t.Parallel()
 	const workers, until = 5, 20

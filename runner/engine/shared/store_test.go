@@ -35,7 +35,7 @@ func open(t *testing.T, dir string, cfg shared.Config) *shared.Store {
 	return s
 }
 
-// The laws of a store hold through the process that holds the folder.
+// The laws of a store hold through the holder of the folder.
 func TestEveryLawHolds(t *testing.T) {
 	t.Parallel()
 	eventstest.Test(t, func(t *testing.T) eventstest.Harness {
@@ -64,8 +64,8 @@ func record(m *domain.Mint, text string) events.Record {
 }
 
 // While holders come and go, each process appends to a stream of its own and follows
-// all: no acknowledged record is lost, none is there twice, and a follower gets all
-// of them in order.
+// all streams: no acknowledged record is lost or stored twice, and a follower yields
+// all of them in order.
 func TestTakeoverLosesNothing(t *testing.T) {
 	t.Parallel()
 	const writers, records = 3, 60
@@ -150,8 +150,8 @@ func TestTakeoverLosesNothing(t *testing.T) {
 	}
 }
 
-// Each loop over one sequence of Follow begins at its beginning, and is told that it
-// has caught up.
+// Each loop over one sequence of Follow begins at the start of the sequence, and has
+// its own CaughtUp.
 func TestLoopsOverOneFollowAreIndependent(t *testing.T) {
 	t.Parallel()
 	s := open(t, filepath.Join(t.TempDir(), "store"), shared.Config{})
@@ -181,8 +181,8 @@ func TestLoopsOverOneFollowAreIndependent(t *testing.T) {
 	following.Wait()
 }
 
-// Outputs and checkpoints go the same way as records, and an output that is being
-// read is read on with the next holder.
+// Outputs and checkpoints survive a takeover like records, and an open reader of an
+// output continues with the next holder.
 func TestTakeoverKeepsOutputsAndCheckpoints(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")
@@ -234,7 +234,8 @@ func TestTakeoverKeepsOutputsAndCheckpoints(t *testing.T) {
 	}
 }
 
-// Processes that open a folder at once, which is not there yet, find one holder.
+// Of processes that open a new folder at once, one is the holder, and when it closes,
+// another one becomes it.
 func TestOneOfManyHolds(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")
@@ -267,8 +268,8 @@ func TestOneOfManyHolds(t *testing.T) {
 	}
 }
 
-// A process that has the folder alone is named at once, and one that stops it
-// without an endpoint, or with one of an earlier process, is waited for.
+// The error for a folder that a process has open without sharing it names that
+// process.
 func TestAProcessThatDoesNotShareIsNamed(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")
@@ -283,8 +284,8 @@ func TestAProcessThatDoesNotShareIsNamed(t *testing.T) {
 	}
 }
 
-// What a killed holder left, or a machine that has the folder by a network wrote, is
-// understood.
+// A process opens a folder with the endpoint of a killed holder, and reports one that
+// a process on another machine wrote.
 func TestStaleEndpoints(t *testing.T) {
 	t.Parallel()
 	t.Run("of a process that was killed", func(t *testing.T) {
@@ -361,7 +362,8 @@ func TestStaleEndpoints(t *testing.T) {
 	})
 }
 
-// A process that has the lock and never serves is named when the patience is over.
+// A process that has the lock and never serves is named in the error after the
+// timeout.
 func TestSilenceIsNamed(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")
@@ -376,8 +378,8 @@ func TestSilenceIsNamed(t *testing.T) {
 	}
 }
 
-// A process that only reads holds nothing: where nobody serves the folder it opens
-// it in its own way, and it goes over to a holder that comes.
+// A process that only reads never becomes the holder: it opens a folder without a
+// holder by Config.ReadOnly, and connects to a holder that starts later.
 func TestAReaderHoldsNothing(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")
@@ -415,8 +417,8 @@ func TestAReaderHoldsNothing(t *testing.T) {
 	}
 }
 
-// A copy of a folder that was made while a process held it is read, and not what
-// that process has open.
+// A copy of a folder that was made while a process held it opens as the copy, and not
+// as the folder that the process has open.
 func TestACopyOfAHeldFolderIsRead(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")
@@ -470,8 +472,8 @@ type zeroReader struct{}
 
 func (zeroReader) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// A holder gives the folder up to a process that asks for it, such as ledger serve,
-// and goes on as a client of the next holder, with its loops.
+// A holder gives the folder up to a process that requests it, such as ledger serve,
+// and continues as a client of the next holder, with its loops.
 func TestAHolderYields(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")
