@@ -15,6 +15,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
+// The schema of JSON has the fields, types and requirements of the Go type.
 func TestSchemaSaysWhatTheGoTypeSays(t *testing.T) {
 	t.Parallel()
 	type input struct {
@@ -38,6 +39,7 @@ func TestSchemaSaysWhatTheGoTypeSays(t *testing.T) {
 	}
 }
 
+// The patch of Constrained adds constraints to the schema.
 func TestPatchSaysWhatAGoTypeCannot(t *testing.T) {
 	t.Parallel()
 	patch := `{"properties":{"limit":{"minimum":1,"maximum":9007199254740993},"query":{"enum":["a","b"]}},"required":null,"title":"T"}`
@@ -59,8 +61,8 @@ type tree struct {
 	Children []tree `json:"children"`
 }
 
-// refusal returns the error of making a tool with a codec for its input, and
-// checks that for its output it is of the same kind.
+// refusal returns the error of Make for a codec of the input, and checks that the
+// same codec of the output gives the same sentinel.
 func refusal[T any](t *testing.T, c domain.Codec[T]) error {
 	t.Helper()
 	_, in := domain.Make(domain.Spec[T, answer]{Description: "d", Input: c, Execute: func(context.Context, T, domain.Invocation) (a answer, err error) { return }})
@@ -73,6 +75,7 @@ func refusal[T any](t *testing.T, c domain.Codec[T]) error {
 	return in
 }
 
+// Make returns ErrBadSchema for a schema that the validator cannot apply.
 func TestSchemaThatCannotBeHonouredIsRefused(t *testing.T) {
 	t.Parallel()
 	refusal(t, domain.JSON[tree]())
@@ -99,6 +102,8 @@ func TestSchemaThatCannotBeHonouredIsRefused(t *testing.T) {
 	}
 }
 
+// A schema that refers to another document is refused, and compiling it reads no
+// file.
 func TestSchemaReachesNoFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "there.json")
@@ -109,9 +114,12 @@ func TestSchemaReachesNoFile(t *testing.T) {
 	refusal(t, raw(fmt.Sprintf(`{"$ref":%q}`, file)))
 }
 
+// A schema of draft-07 and one of draft 2020-12 are applied by the rules of their
+// draft.
 func TestBothDraftsAreHeldToTheirOwnRules(t *testing.T) {
 	t.Parallel()
-	// An array of items, and $ref beside other keywords, mean different things in the two.
+	// The two drafts differ in the meaning of an array of items, and of $ref with
+	// other keywords.
 	for draft, schema := range map[string]string{
 		"draft-07":          `{"$schema":"http://json-schema.org/draft-07/schema#","items":[{"type":"integer"}],"definitions":{"n":{"type":"integer"}}}`,
 		"2020-12":           `{"$schema":"https://json-schema.org/draft/2020-12/schema","prefixItems":[{"type":"integer"}],"$defs":{"n":{"type":"integer"}}}`,
@@ -128,6 +136,7 @@ func TestBothDraftsAreHeldToTheirOwnRules(t *testing.T) {
 	}
 }
 
+// References within a schema are followed.
 func TestReferencesWithinASchemaAreFollowed(t *testing.T) {
 	t.Parallel()
 	tool := rawTool(t, `{"$ref":"#/$defs/tree","$defs":{"tree":{"type":"object","properties":{"left":{"$ref":"#/$defs/tree"}},"additionalProperties":false}}}`, `{}`)
@@ -138,7 +147,7 @@ func TestReferencesWithinASchemaAreFollowed(t *testing.T) {
 	}
 }
 
-// paths returns the paths of the faults that err names, sorted.
+// paths returns the sorted paths of the violations of err.
 func paths(t *testing.T, err error) (paths []string) {
 	t.Helper()
 	m, ok := errors.AsType[*domain.ValidationError](err)
@@ -155,6 +164,7 @@ func paths(t *testing.T, err error) (paths []string) {
 	return paths
 }
 
+// A ValidationError lists every violation with its path.
 // Scenario 13.
 func TestValidationErrorListsEveryViolationWithItsPath(t *testing.T) {
 	t.Parallel()
@@ -192,6 +202,7 @@ func TestValidationErrorListsEveryViolationWithItsPath(t *testing.T) {
 	}
 }
 
+// An invalid output lists its violations too.
 func TestOutputViolationsAreListed(t *testing.T) {
 	t.Parallel()
 	tool := rawTool(t, `{}`, `{"properties":{"a":{"type":"string"},"b":{"type":"string"}}}`)
@@ -201,6 +212,7 @@ func TestOutputViolationsAreListed(t *testing.T) {
 	}
 }
 
+// Violations are the same in every run, and groups of causes are not listed.
 func TestViolationsAreDeterministicAndMinimal(t *testing.T) {
 	t.Parallel()
 	tool := rawTool(t, `{
@@ -220,6 +232,7 @@ func TestViolationsAreDeterministicAndMinimal(t *testing.T) {
 	}
 }
 
+// A number with more digits than a double has is passed on unchanged.
 func TestBigNumbersSurvive(t *testing.T) {
 	t.Parallel()
 	type numbers struct {
@@ -234,6 +247,7 @@ func TestBigNumbersSurvive(t *testing.T) {
 	}
 }
 
+// A nil slice in an output is a valid value.
 func TestNilSlicesAreValues(t *testing.T) {
 	t.Parallel()
 	type lists struct {
@@ -247,6 +261,7 @@ func TestNilSlicesAreValues(t *testing.T) {
 	}
 }
 
+// The codec of JSON rejects unknown fields and a second document.
 func TestJSONCodecTakesOneDocumentOfKnownFields(t *testing.T) {
 	t.Parallel()
 	c := domain.JSON[question]()
@@ -265,6 +280,7 @@ func TestJSONCodecTakesOneDocumentOfKnownFields(t *testing.T) {
 	}
 }
 
+// A number beyond the Go type is a violation with its path.
 func TestNumberBeyondIntIsAViolationWithItsPath(t *testing.T) {
 	t.Parallel()
 	type limited struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// parts has one content of each type.
+// parts returns one content of each type.
 func parts() domain.Contents {
 	return domain.Contents{
 		domain.Text("one <b> & \u2028"),
@@ -23,6 +23,7 @@ func parts() domain.Contents {
 	}
 }
 
+// Contents read back from their JSON equal the original.
 func TestContentsReadBack(t *testing.T) {
 	t.Parallel()
 	for _, want := range []domain.Contents{parts(), {}} {
@@ -40,6 +41,7 @@ func TestContentsReadBack(t *testing.T) {
 	}
 }
 
+// The tests cover every type of Content in the package.
 func TestEveryTypeOfContentIsAmongThoseTested(t *testing.T) {
 	t.Parallel()
 	var declared, tested []string
@@ -58,6 +60,7 @@ func TestEveryTypeOfContentIsAmongThoseTested(t *testing.T) {
 	}
 }
 
+// Media read back from their JSON have the same bytes.
 // Scenario 53.
 func TestMediaReadBackByteForByte(t *testing.T) {
 	t.Parallel()
@@ -80,6 +83,7 @@ func TestMediaReadBackByteForByte(t *testing.T) {
 	}
 }
 
+// Text joins the text parts without a separator, and Media keeps the order.
 func TestTextsAreJoinedWithoutASeparatorAndMediaKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	a, b := domain.Media{MIME: "a/a"}, domain.Media{MIME: "b/b"}
@@ -92,6 +96,7 @@ func TestTextsAreJoinedWithoutASeparatorAndMediaKeepTheirOrder(t *testing.T) {
 	}
 }
 
+// JSON of an unknown type or with an invalid URI is rejected.
 func TestInvalidContentIsRejected(t *testing.T) {
 	t.Parallel()
 	if data, err := json.Marshal(domain.Contents{nil}); !errors.Is(err, domain.ErrBadWord) {

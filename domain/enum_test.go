@@ -17,7 +17,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// A closed set is a type of constants, each with a word.
+// An enum is a type with a closed set of named constants.
 type enum struct {
 	word    func(uint8) string
 	marshal func(uint8) (string, error)
@@ -43,7 +43,7 @@ func closed[T interface {
 	}
 }
 
-// enums are those of the package by the names of their types.
+// enums returns the closed sets of the package by the names of their types.
 func enums() map[string]enum {
 	return map[string]enum{
 		"Outcome":      closed[domain.Outcome](),
@@ -54,8 +54,8 @@ func enums() map[string]enum {
 	}
 }
 
-// constants counts the constants of each type of small numbers in the sources
-// of this package.
+// constants returns the number of constants of each uint8 type in the sources of
+// this package.
 func constants(t *testing.T) map[string]int {
 	t.Helper()
 	counts := map[string]int{}
@@ -89,7 +89,8 @@ func constants(t *testing.T) map[string]int {
 	return counts
 }
 
-// declarations returns those of the sources in a folder, tests excepted.
+// declarations returns the declarations in the sources of a folder, without the
+// tests.
 func declarations(t *testing.T, folder string) (all []ast.Decl) {
 	t.Helper()
 	names, err := fs.Glob(os.DirFS(folder), "*.go")
@@ -109,6 +110,8 @@ func declarations(t *testing.T, folder string) (all []ast.Decl) {
 	return all
 }
 
+// Every constant of a closed set has a name, and parsing the name returns the
+// constant.
 func TestEveryEnumConstantHasANameThatReadsBack(t *testing.T) {
 	t.Parallel()
 	sets, counts := enums(), constants(t)
@@ -145,6 +148,7 @@ func TestEveryEnumConstantHasANameThatReadsBack(t *testing.T) {
 	}
 }
 
+// Parsing an unknown name returns ErrBadWord.
 func TestUnknownEnumNamesAreRejected(t *testing.T) {
 	t.Parallel()
 	for name, set := range enums() {
@@ -159,6 +163,7 @@ func TestUnknownEnumNamesAreRejected(t *testing.T) {
 	}
 }
 
+// Outcomes returns every outcome once, in order.
 func TestOutcomesListsEveryOutcome(t *testing.T) {
 	t.Parallel()
 	all := domain.Outcomes()

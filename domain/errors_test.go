@@ -9,6 +9,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
+// Each error type matches its own sentinel and no other.
 func TestErrorsAnswerToTheirSentinelAlone(t *testing.T) {
 	t.Parallel()
 	sentinels := []error{
@@ -30,6 +31,8 @@ func TestErrorsAnswerToTheirSentinelAlone(t *testing.T) {
 	}
 }
 
+// Error of a Failure, Denied, Declined or Interruption returns its documented
+// text.
 func TestErrorsReadAsTheModelReadsThem(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{
@@ -46,6 +49,8 @@ func TestErrorsReadAsTheModelReadsThem(t *testing.T) {
 	}
 }
 
+// InterruptionOf returns the interruption in a cause, ByDeadline for a deadline,
+// and ByShutdown otherwise.
 func TestInterruptionIsThatOfTheCause(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

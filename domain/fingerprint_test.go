@@ -11,12 +11,14 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
+// Canonical returns the form that RFC 8785 defines.
 func TestCanonicalFormIsThatOfRFC8785(t *testing.T) {
 	t.Parallel()
 	for document, want := range map[string]string{
 		` { "b" : 1 , "a" : [ true , false , null ] } `: `{"a":[true,false,null],"b":1}`,
 		`{"B":1,"a":2,"A":3,"":4,"1":5,"10":6,"2":7}`:   `{"":4,"1":5,"10":6,"2":7,"A":3,"B":1,"a":2}`,
-		// Keys are ordered by UTF-16 code units: a surrogate pair stands before U+FB33.
+		// Keys are ordered by UTF-16 code units: a surrogate pair comes before
+		// U+FB33.
 		`{"\ufb33":1,"\ud83d\ude00":2,"\u00f6":3,"\u0080":4}`: "{\"\u0080\":4,\"ö\":3,\"😀\":2,\"\ufb33\":1}",
 		`["\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/"]`:   `["€$\u000f\nA'B\"\\\\\"/"]`,
 		`["\u0008\u0009\u000c\u000d\u001f\u007f\u2028</>&"]`:  "[\"\\b\\t\\f\\r\\u001f\u007f\u2028</>&\"]",
@@ -37,6 +39,7 @@ func TestCanonicalFormIsThatOfRFC8785(t *testing.T) {
 	}
 }
 
+// Canonical returns an error for a document without a canonical form.
 func TestDocumentWithoutCanonicalFormIsRejected(t *testing.T) {
 	t.Parallel()
 	for _, document := range []string{
@@ -48,6 +51,8 @@ func TestDocumentWithoutCanonicalFormIsRejected(t *testing.T) {
 	}
 }
 
+// FuzzCanonical checks that the canonical form is JSON, does not change when it
+// is computed again, and does not depend on white space.
 func FuzzCanonical(f *testing.F) {
 	for _, document := range []string{`{"b":[1,2.50],"a":"\u00e9"}`, `1e20`, `"\ud83d\ude00"`, `{}`, `[`} {
 		f.Add([]byte(document))
@@ -91,6 +96,8 @@ func fingerprint(t *testing.T, d domain.Definition, action string) domain.Finger
 	return f
 }
 
+// The fingerprint is the SHA-256 of the canonical JSON of action, description,
+// input and output.
 func TestFingerprintIsTheDigestOfTheFourFields(t *testing.T) {
 	t.Parallel()
 	written := `{"action":"web","description":"finds <things> & more","input":{"required":["query"],"type":"object"},"output":{"type":"string"}}`
@@ -100,6 +107,7 @@ func TestFingerprintIsTheDigestOfTheFourFields(t *testing.T) {
 	}
 }
 
+// The fingerprint does not depend on the name, the order of keys or white space.
 func TestFingerprintIgnoresNameKeyOrderAndSpace(t *testing.T) {
 	t.Parallel()
 	want := fingerprint(t, searching(), "web")
@@ -111,6 +119,7 @@ func TestFingerprintIgnoresNameKeyOrderAndSpace(t *testing.T) {
 	}
 }
 
+// A change of any of the four fields changes the fingerprint.
 func TestEachOfTheFourFieldsChangesTheFingerprint(t *testing.T) {
 	t.Parallel()
 	seen := map[domain.Fingerprint]string{fingerprint(t, searching(), "web"): "nothing"}
@@ -132,6 +141,7 @@ func TestEachOfTheFourFieldsChangesTheFingerprint(t *testing.T) {
 	}
 }
 
+// Fingerprint returns an error for a schema without a canonical form.
 func TestDefinitionWithABadSchemaHasNoFingerprint(t *testing.T) {
 	t.Parallel()
 	for _, schema := range []string{`{`, `{"a":1,"a":2}`} {
@@ -143,6 +153,7 @@ func TestDefinitionWithABadSchemaHasNoFingerprint(t *testing.T) {
 	}
 }
 
+// Parsing the text of a fingerprint returns the fingerprint.
 func TestFingerprintReadsBack(t *testing.T) {
 	t.Parallel()
 	want := fingerprint(t, searching(), "web")

@@ -10,7 +10,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// newMint returns a mint whose IDs are the same each time.
+// newMint returns a mint whose IDs are the same in each run.
 func newMint() *domain.Mint {
 	return domain.NewMint(stoppedClock, rand.NewChaCha8([32]byte{1}))
 }
@@ -31,7 +31,7 @@ type answer struct {
 	Text string `json:"text"`
 }
 
-// reply is an executor that answers with the query.
+// reply is an executor that returns an answer to the query.
 func reply(_ context.Context, q question, _ domain.Invocation) (answer, error) {
 	return answer{q.Query}, nil
 }
@@ -67,7 +67,7 @@ func run(t testing.TB, tool domain.Tool, input string) domain.Output {
 	return output
 }
 
-// codec is a Codec made of its parts.
+// A codec is a Codec made of functions.
 type codec[T any] struct {
 	schema string
 	decode func(json.RawMessage) (T, error)

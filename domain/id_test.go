@@ -18,7 +18,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// ones is entropy that is always as great as can be.
+// ones is entropy with all bits set.
 type ones struct{}
 
 func (ones) Read(p []byte) (int, error) {
@@ -28,11 +28,13 @@ func (ones) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// dry is entropy that has run out.
+// dry is entropy that has ended.
 type dry struct{}
 
 func (dry) Read([]byte) (int, error) { return 0, errors.New("dry") }
 
+// Each ID of a mint is greater than the one before, with any clock, entropy and
+// kind.
 func TestIDsIncreaseWhateverClockEntropyAndKind(t *testing.T) {
 	t.Parallel()
 	start := stoppedClock()
@@ -76,6 +78,8 @@ func increases(t *testing.T, entropy string, m *domain.Mint) {
 	}
 }
 
+// Concurrent goroutines receive different IDs, and each goroutine receives them
+// in increasing order.
 func TestIDsOfManyGoroutinesAreDifferentAndEachSeesThemIncrease(t *testing.T) {
 	t.Parallel()
 	m := newMint()
@@ -102,6 +106,7 @@ func TestIDsOfManyGoroutinesAreDifferentAndEachSeesThemIncrease(t *testing.T) {
 	}
 }
 
+// NewID panics if the entropy returns an error.
 func TestMintWithoutEntropyPanics(t *testing.T) {
 	t.Parallel()
 	m := domain.NewMint(stoppedClock, dry{})
@@ -113,6 +118,7 @@ func TestMintWithoutEntropyPanics(t *testing.T) {
 	t.Errorf("minted %s", m.Event())
 }
 
+// ParseID accepts the ULID in upper and lower case.
 func TestIDParsesInAnyLetterCase(t *testing.T) {
 	t.Parallel()
 	m := newMint()
@@ -154,6 +160,7 @@ func readsBack[K domain.IDKind](t *testing.T, id domain.ID[K], prefix string) {
 	}
 }
 
+// ParseID returns ErrBadID for every other text.
 func TestBadIDsAreRefused(t *testing.T) {
 	t.Parallel()
 	good := newMint().Event().String()
@@ -170,6 +177,7 @@ func TestBadIDsAreRefused(t *testing.T) {
 	}
 }
 
+// UnmarshalText leaves the ID unchanged after an error.
 func TestRefusedTextLeavesTheIDAsItWas(t *testing.T) {
 	t.Parallel()
 	want := newMint().Event()
@@ -182,6 +190,7 @@ func TestRefusedTextLeavesTheIDAsItWas(t *testing.T) {
 	}
 }
 
+// The ID of a registration has the bytes of its event's ID.
 func TestRegistrationIsItsEventByAnotherName(t *testing.T) {
 	t.Parallel()
 	e := newMint().Event()
@@ -198,6 +207,8 @@ func parseLike[K domain.IDKind](_ domain.ID[K], text string) (domain.ID[K], erro
 	return domain.ParseID[K](text)
 }
 
+// FuzzParseID checks that a text that parses is the text of its ID, without
+// regard to case.
 func FuzzParseID(f *testing.F) {
 	f.Add(newMint().Event().String())
 	f.Add("evt_0000000000000000000000000l")

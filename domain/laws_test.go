@@ -12,6 +12,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
+// Run calls the executor of its tool once, with the invocation.
 // Scenario 1.
 // Scenario 10.
 func TestToolIsOpaqueAndRunsItsExecutorOnceWithTheInvocation(t *testing.T) {
@@ -47,6 +48,7 @@ func TestToolIsOpaqueAndRunsItsExecutorOnceWithTheInvocation(t *testing.T) {
 	}
 }
 
+// The exported fields of an Invocation are its four identities.
 func TestInvocationHasFourIdentitiesAndNothingElseToSee(t *testing.T) {
 	t.Parallel()
 	var names []string
@@ -60,6 +62,7 @@ func TestInvocationHasFourIdentitiesAndNothingElseToSee(t *testing.T) {
 	}
 }
 
+// Make and WithAction do not change their arguments.
 // Scenario 14.
 func TestMakingAndGuardingLeaveTheirArgumentsAlone(t *testing.T) {
 	t.Parallel()
@@ -90,6 +93,7 @@ func TestMakingAndGuardingLeaveTheirArgumentsAlone(t *testing.T) {
 	}
 }
 
+// Describe returns the same definition each time.
 // Scenario 8.
 func TestDefinitionIsTheSameEachTime(t *testing.T) {
 	t.Parallel()
@@ -108,6 +112,7 @@ func TestDefinitionIsTheSameEachTime(t *testing.T) {
 	}
 }
 
+// A tool is idempotent only if its Spec says so.
 func TestOnlyTheSpecSaysIdempotent(t *testing.T) {
 	t.Parallel()
 	for _, want := range []bool{true, false} {
@@ -118,6 +123,7 @@ func TestOnlyTheSpecSaysIdempotent(t *testing.T) {
 	}
 }
 
+// Make returns ErrBadTool for a Spec without a description or an executor.
 func TestIncompleteSpecsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, spec := range map[string]domain.Spec[question, answer]{
@@ -130,6 +136,7 @@ func TestIncompleteSpecsAreRefused(t *testing.T) {
 	}
 }
 
+// The zero Tool and the zero Bound return ErrBadTool and run no executor.
 func TestZeroToolAndZeroBoundRunNothing(t *testing.T) {
 	t.Parallel()
 	var zero domain.Tool
@@ -144,6 +151,8 @@ func TestZeroToolAndZeroBoundRunNothing(t *testing.T) {
 	}
 }
 
+// Bind returns ErrInvalidInput for an input that does not match the schema, and
+// no executor runs.
 func TestInputThatDoesNotFitRunsNothing(t *testing.T) {
 	t.Parallel()
 	runs := 0
@@ -165,6 +174,7 @@ func TestInputThatDoesNotFitRunsNothing(t *testing.T) {
 	}
 }
 
+// A blank input is an empty object.
 func TestNoInputIsAnEmptyObject(t *testing.T) {
 	t.Parallel()
 	tool := rawTool(t, `{"type":"object"}`, `{}`)
@@ -175,6 +185,8 @@ func TestNoInputIsAnEmptyObject(t *testing.T) {
 	}
 }
 
+// The executor receives the decoded input, and the presentation the encoded
+// output.
 // Scenario 4.
 func TestExecutorReceivesDecodedInputAndPresentationEncodedOutput(t *testing.T) {
 	t.Parallel()
@@ -214,6 +226,7 @@ func TestExecutorReceivesDecodedInputAndPresentationEncodedOutput(t *testing.T) 
 	}
 }
 
+// A codec may add default values to an input.
 func TestCodecFillsInDefaults(t *testing.T) {
 	t.Parallel()
 	limited := codec[question]{
@@ -233,6 +246,8 @@ func TestCodecFillsInDefaults(t *testing.T) {
 	}
 }
 
+// Run returns ErrInvalidOutput for an output that the schema or the codec
+// rejects.
 // Scenario 5.
 func TestOutputThatDoesNotFitIsNoSuccess(t *testing.T) {
 	t.Parallel()
@@ -267,6 +282,7 @@ func TestOutputThatDoesNotFitIsNoSuccess(t *testing.T) {
 	}
 }
 
+// A panic of an executor, a codec or a presentation becomes a Defect.
 // Scenario 7.
 func TestPanicIsADefectAndNeverLeaves(t *testing.T) {
 	t.Parallel()
@@ -310,6 +326,7 @@ func TestPanicIsADefectAndNeverLeaves(t *testing.T) {
 	}
 }
 
+// A panic of a codec's Schema becomes a Defect of Make.
 func TestPanicOfASchemaIsADefectOfMake(t *testing.T) {
 	t.Parallel()
 	var none *codec[question] // its Schema dereferences nil
@@ -324,6 +341,7 @@ func TestPanicOfASchemaIsADefectOfMake(t *testing.T) {
 	}
 }
 
+// A panic with a value that is no error becomes a Defect too.
 func TestPanicWithoutAnErrorIsADefectToo(t *testing.T) {
 	t.Parallel()
 	for _, value := range []any{"burst", 7, nil} {
@@ -335,8 +353,8 @@ func TestPanicWithoutAnErrorIsADefectToo(t *testing.T) {
 	}
 }
 
-// ending runs an executor that cancels its own context for a reason, unless
-// that is nil, and then returns.
+// ending runs an executor that cancels its context with a reason, unless the
+// reason is nil, and then returns err. It returns the error of the run.
 func ending(t *testing.T, reason, err error) error {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -354,6 +372,7 @@ func ending(t *testing.T, reason, err error) error {
 	return err
 }
 
+// An interruption replaces an error that the tool returns after it.
 func TestInterruptionReplacesAToolError(t *testing.T) {
 	t.Parallel()
 	own := errors.New("connection reset")
@@ -370,6 +389,7 @@ func TestInterruptionReplacesAToolError(t *testing.T) {
 	}
 }
 
+// An interruption replaces neither a success nor a permission decision.
 func TestSuccessAndPermissionDecisionsSurviveAnInterruption(t *testing.T) {
 	t.Parallel()
 	denied := &domain.Denied{Action: "bash", Resource: "rm"}
@@ -381,6 +401,7 @@ func TestSuccessAndPermissionDecisionsSurviveAnInterruption(t *testing.T) {
 	}
 }
 
+// Without an interruption, Run returns the error of the tool.
 func TestErrorWithoutAnInterruptionIsTheToolsOwn(t *testing.T) {
 	t.Parallel()
 	for _, returned := range []error{errors.New("connection reset"), domain.Fail("no such city: %s", "X"), context.Canceled} {
@@ -390,6 +411,7 @@ func TestErrorWithoutAnInterruptionIsTheToolsOwn(t *testing.T) {
 	}
 }
 
+// Run calls the executor also if the context has ended before.
 func TestAnInterruptionBeforeTheRunIsTheExecutorsToSee(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -403,6 +425,7 @@ func TestAnInterruptionBeforeTheRunIsTheExecutorsToSee(t *testing.T) {
 	}
 }
 
+// Progress reaches the receiver of its invocation only.
 func TestProgressReachesOnlyItsReceiver(t *testing.T) {
 	t.Parallel()
 	var heard []domain.Progress

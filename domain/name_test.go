@@ -9,6 +9,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
+// Names at the limits of the grammar are valid, and beyond them invalid.
 // Scenario 17.
 func TestNamesAtTheLimits(t *testing.T) {
 	t.Parallel()
@@ -27,6 +28,7 @@ func TestNamesAtTheLimits(t *testing.T) {
 	}
 }
 
+// The error for an invalid name quotes the name.
 func TestBadNameIsQuoted(t *testing.T) {
 	t.Parallel()
 	if _, err := domain.ParseName("my tool"); !strings.HasPrefix(err.Error(), `Invalid tool name: "my tool"`) {
@@ -34,6 +36,7 @@ func TestBadNameIsQuoted(t *testing.T) {
 	}
 }
 
+// FuzzParseName compares ParseName with a regular expression.
 func FuzzParseName(f *testing.F) {
 	grammar := regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,63}$`)
 	for _, text := range []string{"read", "a\n", "9", strings.Repeat("x", 65)} {

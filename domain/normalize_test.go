@@ -22,6 +22,7 @@ type measured struct {
 
 func echo[T any](_ context.Context, in T, _ domain.Invocation) (T, error) { return in, nil }
 
+// A string with a number is accepted where the schema requires a number.
 func TestNumberMayBeWrittenAsAString(t *testing.T) {
 	t.Parallel()
 	tool := makeTool(t, domain.Spec[measured, measured]{Execute: echo[measured]})
@@ -52,6 +53,7 @@ func TestNumberMayBeWrittenAsAString(t *testing.T) {
 	}
 }
 
+// A number in a string must match the schema like a number.
 func TestNumberAsAStringIsHeldToTheSchema(t *testing.T) {
 	t.Parallel()
 	tool := makeTool(t, domain.Spec[question, answer]{Input: domain.Constrained[question](`{"properties":{"limit":{"minimum":1}}}`), Execute: reply})
@@ -63,6 +65,7 @@ func TestNumberAsAStringIsHeldToTheSchema(t *testing.T) {
 	}
 }
 
+// The error for a number beyond every Go integer is short.
 func TestNumberThatNoIntegerHoldsIsRefusedInFewWords(t *testing.T) {
 	t.Parallel()
 	tool := makeTool(t, domain.Spec[measured, measured]{Execute: echo[measured]})
@@ -75,13 +78,14 @@ func TestNumberThatNoIntegerHoldsIsRefusedInFewWords(t *testing.T) {
 	}
 }
 
-// foreign is a codec with a schema that comes from outside.
+// A foreign is a codec with a schema from outside the program.
 type foreign struct{ schema string }
 
 func (f foreign) Schema() json.RawMessage                             { return json.RawMessage(f.schema) }
 func (foreign) Decode(data json.RawMessage) (json.RawMessage, error)  { return data, nil }
 func (foreign) Encode(value json.RawMessage) (json.RawMessage, error) { return value, nil }
 
+// Numbers in strings are converted behind local references of the schema too.
 func TestNumberIsFoundBehindLocalReferences(t *testing.T) {
 	t.Parallel()
 	tool := makeTool(t, domain.Spec[json.RawMessage, json.RawMessage]{
@@ -100,13 +104,14 @@ func TestNumberIsFoundBehindLocalReferences(t *testing.T) {
 	}
 }
 
-// hugeNumbers are numbers whose exact value takes too long, or too much memory,
-// to compute.
+// hugeNumbers are numbers whose exact value takes too much time or memory to
+// compute.
 var hugeNumbers = map[string]string{
 	"exponent": "1e2000000", "negative exponent": "1e-2000000", "exponent beyond int": "1e99999999999999999999", "exponent just over": "1e1001",
 	"digits": strings.Repeat("9", 256<<10), "fraction": "0." + strings.Repeat("3", 1001), "zeros": "1" + strings.Repeat("0", 5000) + "e-5000",
 }
 
+// A huge number is an invalid input, found without computing its value.
 func TestHugeNumberIsInvalidInputAtOnce(t *testing.T) {
 	t.Parallel()
 	tool := makeTool(t, domain.Spec[map[string]json.Number, json.RawMessage]{
@@ -136,6 +141,7 @@ func TestHugeNumberIsInvalidInputAtOnce(t *testing.T) {
 	}
 }
 
+// A huge number is an invalid output, found without computing its value.
 func TestHugeNumberIsInvalidOutputAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, number := range hugeNumbers {
@@ -148,6 +154,7 @@ func TestHugeNumberIsInvalidOutputAtOnce(t *testing.T) {
 	}
 }
 
+// Ignoring drops the given keys from an input, and no others.
 func TestIgnoredKeyIsDroppedAndNoOther(t *testing.T) {
 	t.Parallel()
 	tool := makeTool(t, domain.Spec[question, answer]{Input: domain.Ignoring(domain.JSON[question](), "description"), Execute: reply})
@@ -171,6 +178,8 @@ func TestIgnoredKeyIsDroppedAndNoOther(t *testing.T) {
 	}
 }
 
+// FuzzBind checks that Bind accepts an input or returns ErrInvalidInput, and that
+// it accepts the output of the echo of an accepted input.
 func FuzzBind(f *testing.F) {
 	for _, seed := range []string{
 		`{"count":"10"}`, `{"count":1e2000000}`, `{"sizes":["1",2.0]}`, `{"nested":{"query":"","limit":"-0"}}`, `{"named":{"~":"1e1"}}`, `[]`, `{"free":{"a":1e999}}`, `{"ratio":"1e-1000"}`,

@@ -8,8 +8,8 @@ import (
 	validate "github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// FuzzParseJSONReadsAsTheValidatorDoes holds the short way to read a document to
-// the long one.
+// FuzzParseJSONReadsAsTheValidatorDoes checks that parseJSON returns the value
+// that the validator's decoder returns.
 func FuzzParseJSONReadsAsTheValidatorDoes(f *testing.F) {
 	for _, document := range []string{
 		`{}`, `""`, `null`, ` [true, "x"] `, `{"a":"1","a":[]}`, `"\"1"`, `"\\"`, `"\\1"`, `12345678901234567890`, `-0.5e3`,

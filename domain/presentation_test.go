@@ -10,7 +10,8 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// present runs a tool whose encoded output and presentation are given.
+// present runs a tool with an encoded output and a presentation, and returns its
+// Output.
 func present(t *testing.T, encoded string, how func(domain.Encoded[json.RawMessage]) []domain.Content) domain.Output {
 	t.Helper()
 	spec := domain.Spec[json.RawMessage, json.RawMessage]{
@@ -25,11 +26,13 @@ func present(t *testing.T, encoded string, how func(domain.Encoded[json.RawMessa
 	return run(t, makeTool(t, spec), `{}`)
 }
 
-// settled is the settlement of an output that is within all limits.
+// settled returns the settlement of an output within all limits.
 func settled(o domain.Output) domain.Settlement {
 	return domain.Settlement{Outcome: domain.Succeeded, Began: true, Structured: o.Structured(), Content: o.Content()}
 }
 
+// Without a presentation, the model reads a string as text and any other value as
+// JSON.
 func TestWithoutAPresentationAStringIsTextAndAnythingElseAsItIs(t *testing.T) {
 	t.Parallel()
 	for encoded, want := range map[string]domain.ToolResult{
@@ -47,6 +50,8 @@ func TestWithoutAPresentationAStringIsTextAndAnythingElseAsItIs(t *testing.T) {
 	}
 }
 
+// A presentation of text and a file is read as content, and the structured output
+// is kept.
 // Scenario 2.
 func TestTextAndFileReadAsContentBesideTheStructuredOutput(t *testing.T) {
 	t.Parallel()
@@ -64,6 +69,7 @@ func TestTextAndFileReadAsContentBesideTheStructuredOutput(t *testing.T) {
 	}
 }
 
+// A presentation of one text is read as text.
 // Scenario 11.
 func TestOneTextReadsAsText(t *testing.T) {
 	t.Parallel()
@@ -83,6 +89,7 @@ func TestOneTextReadsAsText(t *testing.T) {
 	}
 }
 
+// A presentation that changes the bytes it receives does not change the output.
 func TestPresentationCannotChangeTheOutput(t *testing.T) {
 	t.Parallel()
 	output := present(t, `{"a":1}`, func(out domain.Encoded[json.RawMessage]) []domain.Content {
@@ -94,6 +101,7 @@ func TestPresentationCannotChangeTheOutput(t *testing.T) {
 	}
 }
 
+// A codec that changes the bytes it returned does not change the output.
 func TestCodecCannotChangeTheOutputAfterwards(t *testing.T) {
 	t.Parallel()
 	buffer := []byte(`{"a":1}`)
@@ -108,6 +116,7 @@ func TestCodecCannotChangeTheOutputAfterwards(t *testing.T) {
 	}
 }
 
+// The structured output has no insignificant white space.
 func TestOutputIsKeptWithoutInsignificantSpace(t *testing.T) {
 	t.Parallel()
 	var presented string
@@ -120,6 +129,7 @@ func TestOutputIsKeptWithoutInsignificantSpace(t *testing.T) {
 	}
 }
 
+// WithContent replaces the presentation and no other part.
 func TestWithContentReplacesThePresentationOnly(t *testing.T) {
 	t.Parallel()
 	before := present(t, `"a"`, nil)

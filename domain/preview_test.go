@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
+// A preview is within its limits and has the number of bytes left out.
 func TestPreviewIsBoundedAndCountsTheBytesLeftOut(t *testing.T) {
 	t.Parallel()
 	line := "+ x\n"
@@ -43,6 +44,7 @@ func TestPreviewIsBoundedAndCountsTheBytesLeftOut(t *testing.T) {
 	}
 }
 
+// A preview has the head and the tail of its text.
 func TestPreviewKeepsHeadAndTailOfTheText(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

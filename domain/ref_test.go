@@ -8,6 +8,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
+// Parsing the text of a reference returns the reference.
 func TestRefReadsBack(t *testing.T) {
 	t.Parallel()
 	id := newMint().Event()
@@ -27,6 +28,7 @@ func TestRefReadsBack(t *testing.T) {
 	}
 }
 
+// ParseRef returns ErrBadRef for every other text.
 func TestBadRefsAreRefused(t *testing.T) {
 	t.Parallel()
 	good := domain.NewRef(newMint().Event(), domain.TextChannel)
@@ -50,6 +52,8 @@ func TestBadRefsAreRefused(t *testing.T) {
 	}
 }
 
+// FuzzParseRef checks that a text that parses is the text of its reference,
+// without regard to case.
 func FuzzParseRef(f *testing.F) {
 	f.Add(domain.NewRef(newMint().Event(), domain.StructuredChannel).String())
 	f.Add("output://evt_/text")

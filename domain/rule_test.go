@@ -9,6 +9,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
+// Match gives the results of the table.
 // Scenario 91.
 func TestMatchKeepsItsTruthTable(t *testing.T) {
 	t.Parallel()
@@ -29,6 +30,7 @@ func TestMatchKeepsItsTruthTable(t *testing.T) {
 	}
 }
 
+// Match takes no exponential time for a pattern with many stars.
 func TestMatchIsNotSlowOnManyStars(t *testing.T) {
 	t.Parallel()
 	if domain.Match(strings.Repeat("*a", 200), strings.Repeat("a", 5000)+"b") {
@@ -36,7 +38,8 @@ func TestMatchIsNotSlowOnManyStars(t *testing.T) {
 	}
 }
 
-// fits is Match without its pace: it follows the sentence of its doc.
+// fits is a slow Match without replacement of backslashes, written after the doc
+// comment of Match.
 func fits(pattern, text []rune) bool {
 	switch {
 	case len(pattern) == 0:
@@ -47,6 +50,7 @@ func fits(pattern, text []rune) bool {
 	return len(text) > 0 && (pattern[0] == '?' || pattern[0] == text[0]) && fits(pattern[1:], text[1:])
 }
 
+// FuzzMatch compares Match with fits.
 func FuzzMatch(f *testing.F) {
 	for _, seed := range [][2]string{{"git *", "git"}, {"*a*b", "xaxb"}, {"?*?", "😀é"}, {`a\*`, "a/b"}, {"* *", "a b"}} {
 		f.Add(seed[0], seed[1])
@@ -67,6 +71,7 @@ func FuzzMatch(f *testing.F) {
 	})
 }
 
+// The last rule that matches decides.
 // Scenario 89.
 func TestLastRuleThatMatchesDecides(t *testing.T) {
 	t.Parallel()
@@ -93,6 +98,7 @@ func TestLastRuleThatMatchesDecides(t *testing.T) {
 	}
 }
 
+// Only a last rule that denies all resources of an action hides its tools.
 func TestOnlyADenialOfEverythingHides(t *testing.T) {
 	t.Parallel()
 	rule := func(action, resource string, e domain.Effect) domain.Rule {
@@ -131,6 +137,8 @@ func TestOnlyADenialOfEverythingHides(t *testing.T) {
 	}
 }
 
+// Other spellings of a resource match rules that ask or deny, and no rule that
+// allows.
 func TestSpellingsMatchOnlyAskAndDenyRules(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]domain.Effect{
@@ -160,6 +168,7 @@ func TestSpellingsMatchOnlyAskAndDenyRules(t *testing.T) {
 	}
 }
 
+// The digest of rules does not depend on their source.
 func TestRulesDigestIgnoresTheSource(t *testing.T) {
 	t.Parallel()
 	rules := domain.Rules{{Action: "bash", Resource: "rm *", Effect: domain.Deny, Source: "a:1"}, {Action: "*", Resource: "*", Effect: domain.Allow}}

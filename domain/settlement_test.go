@@ -10,6 +10,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
+// The model reads the text of an unsuccessful settlement.
 func TestUnsuccessfulOutcomeReadsAsItsText(t *testing.T) {
 	t.Parallel()
 	for _, o := range domain.Outcomes() {
@@ -25,6 +26,7 @@ func TestUnsuccessfulOutcomeReadsAsItsText(t *testing.T) {
 	}
 }
 
+// The model reads the default text of an outcome if the settlement has no text.
 func TestOutcomeWithoutATextReadsAsAnErrorThatSaysIt(t *testing.T) {
 	t.Parallel()
 	for _, o := range append(domain.Outcomes(), 0, domain.Outcome(200)) {
@@ -46,6 +48,7 @@ func TestOutcomeWithoutATextReadsAsAnErrorThatSaysIt(t *testing.T) {
 	}
 }
 
+// A ToolResult has at most one field set, and Type names it.
 func TestToolResultHasOneFieldNamedByItsType(t *testing.T) {
 	t.Parallel()
 	structured := json.RawMessage(`{"a":1}`)
@@ -72,6 +75,7 @@ func TestToolResultHasOneFieldNamedByItsType(t *testing.T) {
 	}
 }
 
+// A tool result with invalid UTF-8 is the same before and after it was stored.
 func TestInvalidUTF8ReadsTheSameAfterStorage(t *testing.T) {
 	t.Parallel()
 	failed := domain.Settlement{Outcome: domain.Failed, Text: "a\xff\xfeb"}
@@ -89,6 +93,7 @@ func TestInvalidUTF8ReadsTheSameAfterStorage(t *testing.T) {
 	}
 }
 
+// Agrees is false if a definition is unknown.
 func TestDefinitionsAgreeOnlyIfTheyAreKnown(t *testing.T) {
 	t.Parallel()
 	known := domain.Offered{Name: "read", Fingerprint: domain.Fingerprint{1}}
@@ -105,6 +110,8 @@ func TestDefinitionsAgreeOnlyIfTheyAreKnown(t *testing.T) {
 	}
 }
 
+// The settlements of calls that did not run to their end report whether the call
+// began.
 func TestEndsThatRunNothingSayWhetherTheCallBegan(t *testing.T) {
 	t.Parallel()
 	offered := domain.Offered{Name: "read", Fingerprint: domain.Fingerprint{1}}
@@ -129,6 +136,7 @@ func TestEndsThatRunNothingSayWhetherTheCallBegan(t *testing.T) {
 	}
 }
 
+// Find returns the registration of an offered name, and false for another name.
 func TestOfferFindsItsTools(t *testing.T) {
 	t.Parallel()
 	read, write := domain.Offered{Name: "read"}, domain.Offered{Name: "write", Fingerprint: domain.Fingerprint{1}}
@@ -143,6 +151,7 @@ func TestOfferFindsItsTools(t *testing.T) {
 	}
 }
 
+// A call without an input has none after it was stored.
 func TestCallWithoutInputStaysWithout(t *testing.T) {
 	t.Parallel()
 	for _, want := range []domain.Call{{ID: "c", Name: "pwd"}, {ID: "c", Name: "pwd", Input: json.RawMessage(`null`)}, {ID: "c", Input: json.RawMessage(`{"n":1e999}`)}} {
