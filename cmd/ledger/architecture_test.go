@@ -84,6 +84,11 @@ var importRules = map[string]importRule{
 		"domain", "events", "events/embedded", "events/embedded/storedir", "events/eventstoredb", "projections", "projections/publish", "registry/outputs",
 		"registry/outputs/remote", "runner", "runner/engine", "runner/engine/shared", "cmd/ledger/fault", "cmd/ledger/render",
 	}, []string{"golang.org/x/sys"}},
+	"cmd/ledger/serve": {[]string{
+		"domain", "events", "events/embedded", "events/embedded/storedir", "events/eventstoredb/server", "events/eventstoredb/server/auth", "events/eventstoredb/server/conns",
+		"projections/publish", "registry", "registry/outputs", "registry/outputs/remote", "runner", "runner/engine/shared",
+		"cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
+	}, []string{"github.com/prometheus/client_golang"}},
 	"cmd/ledger/doctor": {[]string{
 		"domain", "events", "events/eventstoredb", "runner", "runner/engine/shared",
 		"cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
@@ -98,7 +103,7 @@ var importRules = map[string]importRule{
 	"cmd/ledger/maintenance": {[]string{
 		"events", "events/embedded", "events/embedded/storedir", "projections", "registry/outputs", "runner", "runner/engine", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
 	}, nil},
-	"cmd/ledger":                    {[]string{"*"}, []string{"github.com/spf13/cobra", "github.com/charmbracelet/x", "github.com/dustin/go-humanize", "github.com/go-json-experiment/json", "github.com/prometheus/client_golang", "golang.org/x/sys", "golang.org/x/term"}},
+	"cmd/ledger":                    {[]string{"*"}, []string{"github.com/spf13/cobra", "github.com/charmbracelet/x", "github.com/dustin/go-humanize", "github.com/go-json-experiment/json", "golang.org/x/sys", "golang.org/x/term"}},
 	"projections/publish":           {[]string{"domain", "events", "projections"}, []string{"github.com/ThreeDotsLabs/watermill", "github.com/BurntSushi/toml", "github.com/cenkalti/backoff/v5", "golang.org/x/sync"}},
 	"projections/publish/bus":       {[]string{"domain", "events", "projections"}, []string{"github.com/ThreeDotsLabs/watermill", "github.com/cenkalti/backoff/v5"}},
 	"projections/publish/jetstream": {[]string{"projections/publish"}, []string{"github.com/ThreeDotsLabs/watermill", "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats", "github.com/nats-io/nats.go"}},

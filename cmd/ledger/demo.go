@@ -369,8 +369,12 @@ func (d *demo) outlive(ctx context.Context, pid int) error {
 		if err != nil {
 			return err
 		}
+		host, err := os.Hostname()
+		if err != nil {
+			return err
+		}
 		for _, p := range lives.Processes {
-			if p.PID == pid && p.Host == hostName() && !p.Until.IsZero() {
+			if p.PID == pid && p.Host == host && !p.Until.IsZero() {
 				// Recovery allows for clocks that differ by LeaseMargin.
 				until = p.Until.Add(runner.LeaseMargin)
 			}

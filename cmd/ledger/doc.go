@@ -6,7 +6,7 @@
 // environment, clock and randomness. The function root builds the command tree,
 // and one file for each noun builds its commands. A [stores.Address] names a
 // store, which is a folder or a database; a [stores.Store] is an open one, with
-// its ledger and its outputs. A host serves a store to other processes.
+// its ledger and its outputs. Package serve has the server process.
 //
 // # Promises
 //
@@ -37,8 +37,7 @@
 // A command runs on one goroutine. A second one receives signals: the first
 // signal cancels the context with a cause, the second exits the process. While a
 // command follows, a third one watches for the reader of the results to close
-// the pipe. A host starts a goroutine for each server, for publishing and for
-// its lease, and joins them.
+// the pipe.
 //
 // # Errors
 //

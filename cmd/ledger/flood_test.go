@@ -27,6 +27,7 @@ import (
 	"google.golang.org/grpc/mem"
 	grpcstatus "google.golang.org/grpc/status"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/serve"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 )
 
@@ -258,13 +259,13 @@ func TestFloodedServerGoesOn(t *testing.T) {
 	}
 	web := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: f.roots}}, Timeout: time.Minute}
 	defer web.CloseIdleConnections()
-	answer, err := web.Get(f.at.Outputs + healthPath)
+	answer, err := web.Get(f.at.Outputs + serve.HealthPath)
 	if err != nil {
 		t.Fatal(err)
 	}
 	answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		t.Errorf("GET %s of a flooded server = %s", healthPath, answer.Status)
+		t.Errorf("GET %s of a flooded server = %s", serve.HealthPath, answer.Status)
 	}
 	f.stop(t, os.Interrupt)
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
@@ -14,20 +13,17 @@ import (
 	"math/big"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/serve"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
-	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
@@ -49,7 +45,7 @@ func servedCommand(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("PID", strconv.Itoa(at.PID))
 	ts.Setenv("ADDRESS", at.Address)
 	public := "esdb://" + at.Address + "?tls=false"
-	if text, err := os.ReadFile(filepath.Join(dir, credentialsName)); err == nil {
+	if text, err := os.ReadFile(filepath.Join(dir, serve.CredentialsFile)); err == nil {
 		public = strings.TrimSpace(string(text))
 	}
 	ts.Setenv("CONNECTION", public)
@@ -151,32 +147,4 @@ func writeCertificate(name string) error {
 		err = errors.Join(err, os.WriteFile(name+suffix, pem.EncodeToMemory(block), 0o600))
 	}
 	return err
-}
-
-// A listening is a fake listener that has an address only.
-type listening struct {
-	net.Listener
-	text string
-}
-
-// Addr returns the TCP address in text, and panics if that is malformed.
-func (l listening) Addr() net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(l.text)) }
-
-// A host that listens on all addresses announces its host name to other machines and
-// the loopback address to commands of its own machine. An announced address that the
-// operator gives takes precedence.
-func TestOthersReachAHostByItsName(t *testing.T) {
-	t.Parallel()
-	s := &host{app: newApp(&render.Printer{Now: time.Now}, nil, zeros{}), cfg: server.Config{TLS: &tls.Config{}}}
-	for _, test := range []struct{ listens, given, node, outputs string }{
-		{"0.0.0.0:99", "", "https://" + hostName() + ":99", "https://127.0.0.1:99"},
-		{"[::]:99", "", "https://" + hostName() + ":99", "https://127.0.0.1:99"},
-		{"10.0.0.7:99", "", "https://10.0.0.7:99", "https://10.0.0.7:99"},
-		{"0.0.0.0:99", "https://proxy", "https://proxy", "https://127.0.0.1:99"},
-	} {
-		got := s.announced(door{beside: listening{text: test.listens}}, test.given)
-		if got.Node != test.node || got.Outputs != test.outputs || got.Address != "" {
-			t.Errorf("at %s it announces %+v, want %s to others and %s here, and no protocol", test.listens, got, test.node, test.outputs)
-		}
-	}
 }

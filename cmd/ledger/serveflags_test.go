@@ -26,6 +26,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/serve"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
@@ -149,7 +150,7 @@ func beginServing(t *testing.T, store string, args ...string) *servingProcess {
 // owner.
 func public(t *testing.T, store string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(store, credentialsName))
+	text, err := os.ReadFile(filepath.Join(store, serve.CredentialsFile))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
-package main
+package serve
 
 import (
+	"crypto/rand"
 	"path/filepath"
 	"testing"
 	"time"
@@ -12,15 +13,15 @@ import (
 
 // The lag of a subscriber is the number of records that it has yet to receive. A
 // subscriber that leaves is no longer counted.
-func TestAMeterSeesHowFarASubscriberIs(t *testing.T) {
+func TestAMeteredStoreSeesHowFarASubscriberIs(t *testing.T) {
 	t.Parallel()
 	store, err := embedded.Open(t.Context(), filepath.Join(t.TempDir(), "store"), embedded.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	m := newMeter(store)
-	mint := domain.NewMint(time.Now, zeros{})
+	m := newMeteredStore(store)
+	mint := domain.NewMint(time.Now, rand.Reader)
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	for n := range 3 {
 		r := events.Record{ID: mint.Event(), Kind: "K", Version: 1, Time: now, Data: []byte("{}")}
@@ -42,7 +43,7 @@ func TestAMeterSeesHowFarASubscriberIs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := m.read(); got.Subscribers != 1 || got.Lag != lag || got.Appends != 3 || got.Records != 3 || got.Failed != 0 {
+		if got := m.counters(); got.Subscribers != 1 || got.Lag != lag || got.Appends != 3 || got.Records != 3 || got.Failed != 0 {
 			t.Errorf("read() = %+v, want 1 subscriber with a lag of %d, and 3 appends", got, lag)
 		}
 		if lag--; lag == 0 {
@@ -50,19 +51,12 @@ func TestAMeterSeesHowFarASubscriberIs(t *testing.T) {
 		}
 	}
 	for range m.FollowEvery(t.Context(), events.Position{}, events.Following{}, 0, nil) {
-		if got := m.read(); got.Subscribers != 1 || got.Lag != 3 {
+		if got := m.counters(); got.Subscribers != 1 || got.Lag != 3 {
 			t.Errorf("read() = %+v, want 1 subscriber with a lag of 3", got)
 		}
 		break
 	}
-	if got := m.read(); got.Subscribers != 0 || got.Lag != 0 {
-		t.Errorf("read() = %+v, want nobody", got)
+	if got := m.counters(); got.Subscribers != 0 || got.Lag != 0 {
+		t.Errorf("read() = %+v, want no subscriber", got)
 	}
 }
-
-// zeros is an entropy source of zero bytes. IDs of one mint stay distinct, since a mint
-// counts on within a millisecond.
-type zeros struct{}
-
-// Read reports p as filled without writing to it.
-func (zeros) Read(p []byte) (int, error) { return len(p), nil }

@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"errors"
@@ -37,11 +37,12 @@ var (
 	stoppedMetric     = prometheus.NewDesc("ledger_store_stopped", "1 while the store takes no writes, as one failed.", nil, nil)
 )
 
-// A gauge exposes a host as a prometheus.Collector. It is safe for concurrent use.
-type gauge struct{ *host }
+// A metricsCollector exposes a serverProcess as a prometheus.Collector. It is safe for
+// concurrent use.
+type metricsCollector struct{ *serverProcess }
 
 // Describe sends the descriptors of all metrics.
-func (g gauge) Describe(to chan<- *prometheus.Desc) {
+func (g metricsCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		positionMetric, appendsMetric, recordsMetric, failedMetric, waitingMetric, bytesMetric, syncMetric, subscribersMetric, lagMetric,
 		requestsMetric, refusedMetric, stoppedMetric, failuresMetric, slowMetric, stallsMetric, stalledMetric, connectedMetric, turnedAwayMetric,
@@ -52,38 +53,38 @@ func (g gauge) Describe(to chan<- *prometheus.Desc) {
 
 // Collect sends the current values. A node of a database has no store of its own,
 // and sends only the metrics of its HTTP requests and connections.
-func (g gauge) Collect(to chan<- prometheus.Metric) {
-	told := func(d *prometheus.Desc, kind prometheus.ValueType, value float64) {
+func (g metricsCollector) Collect(to chan<- prometheus.Metric) {
+	send := func(d *prometheus.Desc, kind prometheus.ValueType, value float64) {
 		to <- prometheus.MustNewConstMetric(d, kind, value)
 	}
-	told(requestsMetric, prometheus.CounterValue, float64(g.asked.Load()))
-	told(refusedMetric, prometheus.CounterValue, float64(g.refused.Load()))
-	connected := g.cfg.Connections.Stats()
+	send(requestsMetric, prometheus.CounterValue, float64(g.requests.Load()))
+	send(refusedMetric, prometheus.CounterValue, float64(g.refusedRequests.Load()))
+	connected := g.access.Connections.Stats()
 	to <- prometheus.MustNewConstMetric(connectedMetric, prometheus.GaugeValue, float64(connected.Open-connected.Unauthenticated), "authenticated")
 	to <- prometheus.MustNewConstMetric(connectedMetric, prometheus.GaugeValue, float64(connected.Unauthenticated), "unauthenticated")
-	told(turnedAwayMetric, prometheus.CounterValue, float64(connected.Refused))
-	if g.meter == nil {
+	send(turnedAwayMetric, prometheus.CounterValue, float64(connected.Refused))
+	if g.metered == nil {
 		return
 	}
-	seen, vitals := g.meter.read(), g.meter.Stats()
+	seen, stats := g.metered.counters(), g.metered.Stats()
 	stopped := 0.0
-	if vitals.Failure != nil {
+	if stats.Failure != nil {
 		stopped = 1
 	}
-	told(positionMetric, prometheus.GaugeValue, float64(stores.Sequence(seen.Head)))
-	told(appendsMetric, prometheus.CounterValue, float64(seen.Appends))
-	told(recordsMetric, prometheus.CounterValue, float64(seen.Records))
-	told(failedMetric, prometheus.CounterValue, float64(seen.Failed))
-	told(waitingMetric, prometheus.GaugeValue, float64(vitals.Waiting))
-	told(bytesMetric, prometheus.CounterValue, float64(vitals.Bytes))
-	told(subscribersMetric, prometheus.GaugeValue, float64(seen.Subscribers))
-	told(lagMetric, prometheus.GaugeValue, float64(seen.Lag))
-	told(stoppedMetric, prometheus.GaugeValue, stopped)
-	collectSyncs(vitals.Syncs, to)
-	told(slowMetric, prometheus.CounterValue, float64(vitals.Health.Slow))
-	collectHealth("log", vitals.Health, to)
-	if g.kept != nil {
-		collectHealth(stores.OutputsName, g.kept.Health(), to)
+	send(positionMetric, prometheus.GaugeValue, float64(stores.Sequence(seen.Head)))
+	send(appendsMetric, prometheus.CounterValue, float64(seen.Appends))
+	send(recordsMetric, prometheus.CounterValue, float64(seen.Records))
+	send(failedMetric, prometheus.CounterValue, float64(seen.Failed))
+	send(waitingMetric, prometheus.GaugeValue, float64(stats.Waiting))
+	send(bytesMetric, prometheus.CounterValue, float64(stats.Bytes))
+	send(subscribersMetric, prometheus.GaugeValue, float64(seen.Subscribers))
+	send(lagMetric, prometheus.GaugeValue, float64(seen.Lag))
+	send(stoppedMetric, prometheus.GaugeValue, stopped)
+	collectSyncs(stats.Syncs, to)
+	send(slowMetric, prometheus.CounterValue, float64(stats.Health.Slow))
+	collectHealth("log", stats.Health, to)
+	if g.outputs != nil {
+		collectHealth(stores.OutputsName, g.outputs.Health(), to)
 	}
 }
 
@@ -100,9 +101,9 @@ func collectHealth(database string, h embedded.Health, to chan<- prometheus.Metr
 	to <- prometheus.MustNewConstMetric(stalledMetric, prometheus.GaugeValue, stalled, database)
 }
 
-// ranks are the quantiles of the recent sync durations that are exported, by the
+// quantiles are the quantiles of the recent sync durations that are exported, by the
 // value of their label.
-var ranks = map[string]float64{"median": 0.5, "p99": 0.99, "worst": 1}
+var quantiles = map[string]float64{"median": 0.5, "p99": 0.99, "worst": 1}
 
 // collectSyncs sends the quantiles of the sync durations, and no metric before the
 // first sync. It sorts took.
@@ -111,35 +112,35 @@ func collectSyncs(took []time.Duration, to chan<- prometheus.Metric) {
 		return
 	}
 	slices.Sort(took)
-	for name, q := range ranks {
+	for name, q := range quantiles {
 		at := min(int(q*float64(len(took))), len(took)-1)
 		to <- prometheus.MustNewConstMetric(syncMetric, prometheus.GaugeValue, took[at].Seconds(), name)
 	}
 }
 
-// metrics returns the handler of /metrics. It serves the metrics of the host, the
-// process and the Go runtime in the Prometheus and the OpenMetrics format, to at
+// metricsHandler returns the handler of /metrics. It serves the metrics of the server,
+// the process and the Go runtime in the Prometheus and the OpenMetrics format, to at
 // most four requests at a time.
-func (s *host) metrics() http.Handler {
+func (s *serverProcess) metricsHandler() http.Handler {
 	all := prometheus.NewPedanticRegistry()
-	all.MustRegister(gauge{s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	all.MustRegister(metricsCollector{s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return promhttp.HandlerFor(all, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn), MaxRequestsInFlight: 4})
 }
 
-// failure returns the error for which the store refuses appends, or nil while it
+// storeFailure returns the error for which the store refuses appends, or nil while it
 // accepts them. A node has no store and returns nil.
-func (s *host) failure() error {
-	if s.meter == nil {
+func (s *serverProcess) storeFailure() error {
+	if s.metered == nil {
 		return nil
 	}
-	return s.meter.Stats().Failure
+	return s.metered.Stats().Failure
 }
 
-// health serves the health check: 200 while the store accepts appends, 503 while it
+// serveHealth serves the health check: 200 while the store accepts appends, 503 while it
 // does not. It requires no credentials, as the response reveals no content of the
 // store.
-func (s *host) health(w http.ResponseWriter, _ *http.Request) {
-	if failure := s.failure(); failure != nil {
+func (s *serverProcess) serveHealth(w http.ResponseWriter, _ *http.Request) {
+	if failure := s.storeFailure(); failure != nil {
 		why := "until it is opened again"
 		if errors.Is(failure, embedded.ErrPaused) {
 			why = "while the disk is full or too many files are open"

@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"context"
@@ -57,15 +57,15 @@ func TestWhoServesStaysOnRecord(t *testing.T) {
 		store := &severable{Store: eventstest.NewSlice()}
 		ledger := events.NewLedger(store, domain.NewMint(time.Now, rand.Reader), time.Now)
 		var noted domain.ProcessID
-		p := &presence{ledger: ledger, address: "http://node:1", log: slog.New(slog.DiscardHandler), noted: func(id domain.ProcessID) { noted = id }}
-		if err := p.begin(t.Context()); err != nil {
+		p := &processRegistration{ledger: ledger, address: "http://node:1", log: slog.New(slog.DiscardHandler), registered: func(id domain.ProcessID) { noted = id }}
+		if err := p.register(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			p.keep(ctx)
+			p.renewLease(ctx)
 		}()
 		wantOne := func(when string) events.ProcessStarted {
 			t.Helper()
@@ -77,29 +77,29 @@ func TestWhoServesStaysOnRecord(t *testing.T) {
 			return living[0]
 		}
 		for range 10 {
-			time.Sleep(servingLease)
+			time.Sleep(leaseDuration)
 			wantOne("while it serves")
 		}
 		first := wantOne("at first")
 		if err := endProcess(t.Context(), ledger, first.Process); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(servingLease)
+		time.Sleep(leaseDuration)
 		second := wantOne("after somebody ended it")
 		store.off.Store(true)
-		time.Sleep(3 * servingLease)
+		time.Sleep(3 * leaseDuration)
 		if living, dead := livesIn(t, ledger); len(living) != 0 || len(dead) != 1 {
 			t.Errorf("while the store is away %+v live and %+v are dead, want it dead", living, dead)
 		}
 		store.off.Store(false)
-		time.Sleep(2 * lastAgain)
+		time.Sleep(2 * maxBackoff)
 		third := wantOne("after the store came back")
 		if first.Process == second.Process || second.Process == third.Process {
 			t.Error("it is under one ID that has ended")
 		}
 		stop()
 		<-ended
-		p.end(t.Context())
+		p.recordEnd(t.Context())
 		if living, dead := livesIn(t, ledger); len(living)+len(dead) != 0 {
 			t.Errorf("after its end %+v live and %+v are dead, want nobody", living, dead)
 		}
@@ -111,8 +111,8 @@ func TestWhoServesStaysOnRecord(t *testing.T) {
 func TestAProcessIsEndedOnce(t *testing.T) {
 	t.Parallel()
 	ledger := events.NewLedger(eventstest.NewSlice(), domain.NewMint(time.Now, rand.Reader), time.Now)
-	p := &presence{ledger: ledger, log: slog.New(slog.DiscardHandler), noted: func(domain.ProcessID) {}}
-	if err := p.begin(t.Context()); err != nil {
+	p := &processRegistration{ledger: ledger, log: slog.New(slog.DiscardHandler), registered: func(domain.ProcessID) {}}
+	if err := p.register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

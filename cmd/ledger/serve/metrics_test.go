@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"crypto/rand"
@@ -27,20 +27,20 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// A measured is a host that serves a store in memory, with an HTTP server for its
-// metrics and its health.
+// A measured is a serverProcess that serves a store in memory, with an HTTP server for
+// its metrics and its health.
 type measured struct {
-	*host
+	*serverProcess
 	at    string      // base URL of the HTTP server
 	fails atomic.Bool // makes each write to the disk fail
 	mint  *domain.Mint
 }
 
-// newMeasured starts a host with a configuration. With node it has no meter, like a
-// node of a ledger in a database.
+// newMeasured starts a serverProcess with a configuration. With node it has no
+// meteredStore, like a node of a ledger in a database.
 func newMeasured(t *testing.T, cfg server.Config, node bool) *measured {
 	t.Helper()
-	m := &measured{mint: domain.NewMint(time.Now, zeros{})}
+	m := &measured{mint: domain.NewMint(time.Now, rand.Reader)}
 	disk := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if m.fails.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
 			return errors.New("the disk is gone")
@@ -56,11 +56,11 @@ func newMeasured(t *testing.T, cfg server.Config, node bool) *measured {
 		t.Fatal(err)
 	}
 	cfg.Connections = conns.New(conns.Config{})
-	m.host = &host{app: newApp(&render.Printer{Now: time.Now}, nil, rand.Reader), cfg: cfg, log: slog.New(slog.DiscardHandler), kept: kept, store: &stores.Store{}}
+	m.serverProcess = &serverProcess{Config: testConfig(), access: cfg, log: slog.New(slog.DiscardHandler), outputs: kept, store: &stores.Store{}}
 	if !node {
-		m.host.meter = newMeter(store)
+		m.serverProcess.metered = newMeteredStore(store)
 	}
-	server := httptest.NewServer(m.beside())
+	server := httptest.NewServer(m.handler())
 	m.at = server.URL
 	t.Cleanup(func() {
 		server.Close()
@@ -69,26 +69,31 @@ func newMeasured(t *testing.T, cfg server.Config, node bool) *measured {
 	return m
 }
 
+// testConfig returns a configuration with a clock and a source of randomness.
+func testConfig() Config {
+	return Config{Printer: &render.Printer{Now: time.Now}, Opener: &stores.Opener{Clock: time.Now, Entropy: rand.Reader}}
+}
+
 // get makes a GET request and returns the status code and the body of the response.
 func (m *measured) get(t *testing.T, path string) (int, string) {
 	t.Helper()
-	answer, err := http.Get(m.at + path)
+	response, err := http.Get(m.at + path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return answer.StatusCode, string(text)
+	return response.StatusCode, string(text)
 }
 
-// append appends one record to the stream s-1, through the meter.
+// append appends one record to the stream s-1, through the meteredStore.
 func (m *measured) append(t *testing.T, after events.Revision) error {
 	t.Helper()
 	r := events.Record{ID: m.mint.Event(), Kind: "K", Version: 1, Time: time.Now().UTC().Truncate(time.Microsecond), Data: []byte("{}")}
-	return m.meter.Append(t.Context(), "s-1", after, r)
+	return m.metered.Append(t.Context(), "s-1", after, r)
 }
 
 // The metrics page passes the Prometheus linter and reports positions, appends,
@@ -101,7 +106,7 @@ func TestMetricsTellHowAStoreIsServed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if problems, err := testutil.CollectAndLint(gauge{m.host}); err != nil || len(problems) > 0 {
+	if problems, err := testutil.CollectAndLint(metricsCollector{m.serverProcess}); err != nil || len(problems) > 0 {
 		t.Errorf("the metrics are not as Prometheus wants them: %v, %v", problems, err)
 	}
 	code, text := m.get(t, metricsPath)
@@ -121,15 +126,15 @@ func TestMetricsTellHowAStoreIsServed(t *testing.T) {
 func TestAStoreThatStoppedIsNotHealthy(t *testing.T) {
 	t.Parallel()
 	m := newMeasured(t, server.Config{Anonymous: auth.Reader}, false)
-	if code, text := m.get(t, healthPath); code != http.StatusOK || text != "ok\n" {
-		t.Errorf("GET %s = %d %q, want ok", healthPath, code, text)
+	if code, text := m.get(t, HealthPath); code != http.StatusOK || text != "ok\n" {
+		t.Errorf("GET %s = %d %q, want ok", HealthPath, code, text)
 	}
 	m.fails.Store(true)
 	if err := m.append(t, 0); err == nil {
 		t.Fatal("an append to a disk that fails succeeded")
 	}
-	if code, text := m.get(t, healthPath); code != http.StatusServiceUnavailable || !strings.Contains(text, "opened again") {
-		t.Errorf("after a failed write GET %s = %d %q, want 503", healthPath, code, text)
+	if code, text := m.get(t, HealthPath); code != http.StatusServiceUnavailable || !strings.Contains(text, "opened again") {
+		t.Errorf("after a failed write GET %s = %d %q, want 503", HealthPath, code, text)
 	}
 	if _, text := m.get(t, metricsPath); !strings.Contains(text, "\nledger_store_stopped 1\n") || !strings.Contains(text, "\nledger_append_failures_total 1\n") {
 		t.Errorf("the metrics do not tell that the store stopped:\n%s", text)
@@ -149,8 +154,8 @@ func TestHealthIsForEverybodyAndMetricsAreNot(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := newMeasured(t, server.Config{Users: users}, true)
-	if code, _ := m.get(t, healthPath); code != http.StatusOK {
-		t.Errorf("GET %s = %d, want 200", healthPath, code)
+	if code, _ := m.get(t, HealthPath); code != http.StatusOK {
+		t.Errorf("GET %s = %d, want 200", HealthPath, code)
 	}
 	if code, text := m.get(t, metricsPath); code != http.StatusUnauthorized || strings.Contains(text, "ledger_") {
 		t.Errorf("GET %s = %d %q, want 401", metricsPath, code, text)

@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"context"
@@ -12,41 +12,41 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
 
-// A meter wraps the embedded store of a served folder and counts its appends and its
-// followers for the metrics and the status endpoint. All methods are safe for
+// A meteredStore wraps the embedded store of a served folder and counts its appends and
+// its followers for the metrics and the status endpoint. All methods are safe for
 // concurrent use.
-type meter struct {
+type meteredStore struct {
 	*embedded.Store
 	appends atomic.Int64 // successful appends
 	records atomic.Int64 // records of the successful appends
 	failed  atomic.Int64 // appends that failed with an error other than a conflict
 	mu      struct {
 		sync.Mutex
-		followers map[*follower]struct{} // the loops of Follow and FollowEvery that run now
+		followers map[*trackedFollower]struct{} // the loops of Follow and FollowEvery that run now
 	}
 }
 
-// newMeter returns a meter of store with all counters at zero. The caller still
+// newMeteredStore returns a meter of store with all counters at zero. The caller still
 // closes store.
-func newMeter(store *embedded.Store) *meter {
-	m := &meter{Store: store}
-	m.mu.followers = map[*follower]struct{}{}
+func newMeteredStore(store *embedded.Store) *meteredStore {
+	m := &meteredStore{Store: store}
+	m.mu.followers = map[*trackedFollower]struct{}{}
 	return m
 }
 
-// A follower is one running Follow or FollowEvery loop. Its at is the sequence
+// A trackedFollower is one running Follow or FollowEvery loop. Its at is the sequence
 // number of the last record that the loop yielded or skipped as filtered out.
-type follower struct{ at atomic.Uint64 } // written by the loop, read by meter.read
+type trackedFollower struct{ at atomic.Uint64 } // written by the loop, read by meter.read
 
 // Append appends like embedded.Store.Append and counts the result.
-func (m *meter) Append(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) error {
+func (m *meteredStore) Append(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) error {
 	_, err := m.Place(ctx, s, after, records...)
 	return err
 }
 
 // Place appends like embedded.Store.Place and counts the result. A conflict counts
 // neither as an append nor as a failure.
-func (m *meter) Place(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) (events.Position, error) {
+func (m *meteredStore) Place(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) (events.Position, error) {
 	at, err := m.Store.Place(ctx, s, after, records...)
 	switch {
 	case err == nil:
@@ -60,31 +60,32 @@ func (m *meter) Place(ctx context.Context, s events.Stream, after events.Revisio
 
 // Follow follows like embedded.Store.Follow. The follower counts while the loop
 // runs.
-func (m *meter) Follow(ctx context.Context, after events.Position, options ...events.Following) iter.Seq2[events.Entry, error] {
-	return m.followed(after, func(f *follower) iter.Seq2[events.Entry, error] {
-		return m.Store.Follow(ctx, after, observed(options, f)...)
+func (m *meteredStore) Follow(ctx context.Context, after events.Position, options ...events.Following) iter.Seq2[events.Entry, error] {
+	return m.trackFollow(after, func(f *trackedFollower) iter.Seq2[events.Entry, error] {
+		return m.Store.Follow(ctx, after, observeCaughtUp(options, f)...)
 	})
 }
 
 // FollowEvery follows like embedded.Store.FollowEvery. The follower counts while the
 // loop runs.
-func (m *meter) FollowEvery(ctx context.Context, after events.Position, o events.Following, every uint64, passed func(events.Position)) iter.Seq2[events.Entry, error] {
-	return m.followed(after, func(f *follower) iter.Seq2[events.Entry, error] {
-		return m.Store.FollowEvery(ctx, after, observed([]events.Following{o}, f)[0], every, passed)
+func (m *meteredStore) FollowEvery(ctx context.Context, after events.Position, o events.Following, every uint64, passed func(events.Position)) iter.Seq2[events.Entry, error] {
+	return m.trackFollow(after, func(f *trackedFollower) iter.Seq2[events.Entry, error] {
+		return m.Store.FollowEvery(ctx, after, observeCaughtUp([]events.Following{o}, f)[0], every, passed)
 	})
 }
 
-// followed wraps a follow loop. It registers a follower when the caller starts the
+// trackFollow wraps a follow loop. It registers a follower when the caller starts the
 // loop, advances it after each record, and removes it when the loop ends.
-func (m *meter) followed(after events.Position, loop func(*follower) iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
+func (m *meteredStore) trackFollow(after events.Position, loop func(*trackedFollower) iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
-		f := &follower{}
+		f := &trackedFollower{}
 		f.at.Store(stores.Sequence(after))
-		m.enlist(f)
-		defer m.dismiss(f)
+		m.addFollower(f)
+		defer m.removeFollower(f)
 		for e, err := range loop(f) {
-			// The position advances only after yield returns: until then the
-			// consumer is still busy with the record, and the record counts as lag.
+			// The position advances only after yield returns: until then
+			// the consumer is still busy with the record, and the record
+			// counts as lag.
 			if !yield(e, err) {
 				return
 			}
@@ -95,9 +96,9 @@ func (m *meter) followed(after events.Position, loop func(*follower) iter.Seq2[e
 	}
 }
 
-// observed returns options whose CaughtUp callbacks also advance f. It keeps the
+// observeCaughtUp returns options whose CaughtUp callbacks also advance f. It keeps the
 // callbacks of the caller, and adds an option if there is none.
-func observed(options []events.Following, f *follower) []events.Following {
+func observeCaughtUp(options []events.Following, f *trackedFollower) []events.Following {
 	noted := func(told func(events.Position)) func(events.Position) {
 		return func(p events.Position) {
 			f.at.Store(max(f.at.Load(), stores.Sequence(p)))
@@ -117,23 +118,23 @@ func observed(options []events.Following, f *follower) []events.Following {
 	return all
 }
 
-// enlist adds f to the followers that read counts.
-func (m *meter) enlist(f *follower) {
+// addFollower adds f to the followers that read counts.
+func (m *meteredStore) addFollower(f *trackedFollower) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.mu.followers[f] = struct{}{}
 }
 
-// dismiss removes f.
-func (m *meter) dismiss(f *follower) {
+// removeFollower removes f.
+func (m *meteredStore) removeFollower(f *trackedFollower) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.mu.followers, f)
 }
 
-// A reading is a snapshot of a meter. Its JSON is part of the status of a served
+// A storeCounters is a snapshot of a meter. Its JSON is part of the status of a served
 // store.
-type reading struct {
+type storeCounters struct {
 	Head        events.Position `json:"position"`       // position of the last record
 	Appends     int64           `json:"appends"`        // successful appends since the store was opened
 	Records     int64           `json:"records"`        // records of these appends
@@ -142,10 +143,10 @@ type reading struct {
 	Lag         uint64          `json:"lag"`            // records between Head and the slowest follower
 }
 
-// read returns a snapshot. The counters are read one after another, so that appends
+// counters returns a snapshot. The counters are read one after another, so that appends
 // in between can make them differ by a few.
-func (m *meter) read() reading {
-	r := reading{Head: m.Head(), Appends: m.appends.Load(), Records: m.records.Load(), Failed: m.failed.Load()}
+func (m *meteredStore) counters() storeCounters {
+	r := storeCounters{Head: m.Head(), Appends: m.appends.Load(), Records: m.records.Load(), Failed: m.failed.Load()}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r.Subscribers = len(m.mu.followers)
