@@ -1,12 +1,79 @@
 package events
 
 import (
+	"encoding/json"
 	"fmt"
 	"hash/crc32"
 	"maps"
 	"slices"
 	"sync"
 )
+
+// kinds maps the name of every kind that this program writes or reads. Each line
+// names the struct of a kind. A line may gain upcasts and is never removed, because
+// records of the kind stay in logs. The package documentation lists the steps that
+// add a kind.
+var kinds = map[string]kind{
+	"ProcessStarted":      of[ProcessStarted](unchanged),
+	"LeaseRenewed":        of[LeaseRenewed](),
+	"ProcessStopped":      of[ProcessStopped](),
+	"LayerOpened":         of[LayerOpened](),
+	"ToolsRegistered":     of[ToolsRegistered](),
+	"RegistrationClosed":  of[RegistrationClosed](),
+	"LayerClosed":         of[LayerClosed](),
+	"SessionOpened":       of[SessionOpened](),
+	"PromptAdmitted":      of[PromptAdmitted](),
+	"TurnMaterialized":    of[TurnMaterialized](),
+	"ReplyReceived":       of[ReplyReceived](),
+	"ReplyRefused":        of[ReplyRefused](),
+	"CallStarted":         of[CallStarted](),
+	"CallSettled":         of[CallSettled](),
+	"LateResultObserved":  of[LateResultObserved](),
+	"PermissionRequested": of[PermissionRequested](),
+	"PermissionDecided":   of[PermissionDecided](),
+	"ApprovalSaved":       of[ApprovalSaved](),
+	"ApprovalRevoked":     of[ApprovalRevoked](),
+	"LoopDetected":        of[LoopDetected](),
+	"OutputPruned":        of[OutputPruned](),
+	"SessionInterrupted":  of[SessionInterrupted](),
+	"SessionClosed":       of[SessionClosed](),
+	"SettingChanged":      of[SettingChanged](),
+	"SessionSpawned":      of[SessionSpawned](),
+	"ContextAdded":        of[ContextAdded](),
+	"ContextCompacted":    of[ContextCompacted](),
+	"CommandRan":          of[CommandRan](),
+	"ProviderFailed":      of[ProviderFailed](),
+}
+
+// A kind holds the current version of one kind of event, its decoder and the
+// upcasts from older versions.
+type kind struct {
+	version int
+	// upcasts[i] converts data of version i+1 to version i+2.
+	upcasts []func(json.RawMessage) (json.RawMessage, error)
+	decode  func(json.RawMessage) (Event, error)
+}
+
+// of returns the kind of the event type E with its upcasts, oldest first. The
+// version is one more than the number of upcasts.
+func of[E Event](upcasts ...func(json.RawMessage) (json.RawMessage, error)) kind {
+	return kind{version: len(upcasts) + 1, upcasts: upcasts, decode: func(data json.RawMessage) (Event, error) {
+		var e E
+		err := json.Unmarshal(data, &e)
+		return e, err
+	}}
+}
+
+// read decodes data of any version from 1 to that of k.
+func (k kind) read(version int, data json.RawMessage) (Event, error) {
+	for i, upcast := range k.upcasts[version-1:] {
+		var err error
+		if data, err = upcast(data); err != nil {
+			return nil, fmt.Errorf("upcast version %d: %w", version+i, err)
+		}
+	}
+	return k.decode(data)
+}
 
 // Knows reports whether this program knows a kind of event in any version.
 func Knows(kind string) bool {
@@ -23,10 +90,10 @@ func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
 var KindsSum = sync.OnceValue(func() uint32 {
 	sum := uint32(0)
 	for _, kind := range Kinds() {
-		sum = crc32.Update(sum, kindsTable, fmt.Appendf(nil, "%s %d\n", kind, kinds[kind].version))
+		sum = crc32.Update(sum, kindsPolynomial, fmt.Appendf(nil, "%s %d\n", kind, kinds[kind].version))
 	}
 	return sum
 })
 
-// kindsTable is the polynomial of KindsSum.
-var kindsTable = crc32.MakeTable(crc32.Castagnoli)
+// kindsPolynomial is the polynomial of KindsSum.
+var kindsPolynomial = crc32.MakeTable(crc32.Castagnoli)
