@@ -5,7 +5,10 @@ GO ?= go
 FUZZTIME ?= 20s
 STATICCHECK = $(GO) tool -modfile=tools.mod staticcheck
 
-.PHONY: words check build vet lint fmt test test-long race fuzz crash powercuts soak laws mutants bench bench-check cover demo
+# The programs of the build, in a folder that ./... leaves out.
+TOOLS = ./.ci/codecgen ./.ci/words
+
+.PHONY: words generate check build vet lint fmt test test-long race fuzz crash powercuts soak laws mutants bench bench-check cover demo
 
 check: build vet fmt lint test
 
@@ -13,18 +16,18 @@ build:
 	$(GO) build ./...
 
 vet:
-	$(GO) vet ./...
+	$(GO) vet ./... $(TOOLS)
 
 fmt:
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not gofmt-clean:"; echo "$$unformatted"; exit 1; }
 
 lint:
-	$(STATICCHECK) ./...
+	$(STATICCHECK) ./... $(TOOLS)
 
 # The tests, with the race detector: every law and every kind of test, with small
 # counts. Four to six minutes on 2 cores.
 test:
-	$(GO) test -race -timeout 15m ./...
+	$(GO) test -race -timeout 15m ./... $(TOOLS)
 
 # The tests with the long counts of power cuts, kills, flips and random histories,
 # and a soak of a minute. They run without the race detector, as each round is one
@@ -67,6 +70,11 @@ bench:
 # The module of the table with peers, which the others do not reach.
 bench-check:
 	cd bench && $(GO) vet . && $(GO) test .
+
+# Writes the generated code, after a change of an event struct or of the table of
+# kinds. A test of package events fails while it is not up to date.
+generate:
+	$(GO) generate ./events
 
 # How the code reads: comment lines, words that avoid a noun, type names declared
 # twice. WORDS='-sample 100 -seed 7' prints doc comments to judge by eye.

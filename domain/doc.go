@@ -19,6 +19,9 @@
 // An [ID] identifies one session, event, layer or other thing. A [Mint] makes
 // IDs from a clock and a source of randomness.
 //
+// Package events stores many of these types as JSON. The tag codec:"intern" marks
+// a string that repeats in a log: a decoder of many events shares one copy of it.
+//
 // # Promises
 //
 //   - A tool calls only its own executor, once for each Run.

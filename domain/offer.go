@@ -28,7 +28,7 @@ func (p *Placement) UnmarshalText(text []byte) error { return placements.unmarsh
 // An Offered identifies a registration of a tool name: the one that a turn
 // offered, or the one that is in effect.
 type Offered struct {
-	Name         Name           `json:"tool"`
+	Name         Name           `json:"tool" codec:"intern"`
 	Registration RegistrationID `json:"registration"`
 	Layer        LayerID        `json:"layer"`
 	Fingerprint  Fingerprint    `json:"fingerprint"`

@@ -29,7 +29,7 @@ const (
 // person approved.
 type Preview struct {
 	// Kind is one of the kinds above.
-	Kind string `json:"kind"`
+	Kind string `json:"kind" codec:"intern"`
 	// Text is UTF-8. Of a text over the limit it has the head and the tail.
 	Text string `json:"text"`
 	// Bytes is the size of the complete text.

@@ -108,7 +108,7 @@ type Retained struct {
 	Bytes int64 `json:"bytes"`
 	// Lines is the number of line ends plus one.
 	Lines int64  `json:"lines"`
-	MIME  string `json:"mime"`
+	MIME  string `json:"mime" codec:"intern"`
 	// SHA256 is the digest of the stored bytes in 64 hexadecimal digits.
 	SHA256 string `json:"sha256"`
 }

@@ -35,12 +35,12 @@ func (e *Effect) UnmarshalText(text []byte) error { return effects.unmarshal(e, 
 // A Rule assigns an effect to actions on resources. Action and Resource are
 // patterns of [Match].
 type Rule struct {
-	Action   string `json:"action"`
+	Action   string `json:"action" codec:"intern"`
 	Resource string `json:"resource"`
 	Effect   Effect `json:"effect"`
 	// Source is the file and the line of the rule, such as rules.toml:3. It may
 	// be empty.
-	Source string `json:"source,omitempty"`
+	Source string `json:"source,omitempty" codec:"intern"`
 }
 
 // Rules are ordered: the last matching rule decides. No rule at all means

@@ -305,7 +305,7 @@ func (i Invocation) Report(p Progress) {
 
 // A Call is a model's request to run a tool.
 type Call struct {
-	ID    CallID          `json:"call"`
-	Name  string          `json:"tool"`            // as the model wrote it
-	Input json.RawMessage `json:"input,omitempty"` // as the model wrote it: any JSON; nil if absent
+	ID    CallID          `json:"call" codec:"intern"`
+	Name  string          `json:"tool" codec:"intern"` // as the model wrote it
+	Input json.RawMessage `json:"input,omitempty"`     // as the model wrote it: any JSON; nil if absent
 }

@@ -12,8 +12,8 @@ import (
 type CallStarted struct {
 	Turn       domain.TurnID    `json:"turn"`
 	Message    domain.MessageID `json:"message"` // the reply with the call
-	Call       domain.CallID    `json:"call"`
-	Tool       string           `json:"tool"`
+	Call       domain.CallID    `json:"call" codec:"intern"`
+	Tool       string           `json:"tool" codec:"intern"`
 	Offered    domain.Offered   `json:"offered"`         // by the turn
 	Effective  domain.Offered   `json:"effective"`       // the registration that runs
 	Input      json.RawMessage  `json:"input,omitempty"` // if hooks changed the requested input
@@ -25,8 +25,8 @@ type CallStarted struct {
 type CallSettled struct {
 	Turn         domain.TurnID       `json:"turn,omitzero"`
 	Message      domain.MessageID    `json:"message"`
-	Call         domain.CallID       `json:"call"`
-	Tool         string              `json:"tool"`
+	Call         domain.CallID       `json:"call" codec:"intern"`
+	Tool         string              `json:"tool" codec:"intern"`
 	Outcome      domain.Outcome      `json:"outcome"`
 	Began        bool                `json:"began"`
 	Interruption domain.Interruption `json:"interruption,omitzero"`
@@ -70,8 +70,8 @@ func (c CallSettled) Settlement(id domain.EventID) domain.Settlement {
 // call. It is stored for inspection and never replaces the settlement.
 type LateResultObserved struct {
 	Message    domain.MessageID `json:"message"`
-	Call       domain.CallID    `json:"call"`
-	Tool       string           `json:"tool"`
+	Call       domain.CallID    `json:"call" codec:"intern"`
+	Tool       string           `json:"tool" codec:"intern"`
 	Settlement domain.EventID   `json:"settlement"` // the recorded settlement
 	Outcome    domain.Outcome   `json:"outcome"`    // the outcome of the late result
 	Text       string           `json:"text,omitempty"`
@@ -85,20 +85,3 @@ type OutputPruned struct {
 	Policy   string          `json:"policy"`
 	Pruned   time.Time       `json:"pruned"`
 }
-
-// Kind returns the name under which the event is stored.
-func (CallStarted) Kind() string { return "CallStarted" }
-
-// Kind returns the name under which the event is stored.
-func (CallSettled) Kind() string { return "CallSettled" }
-
-// Kind returns the name under which the event is stored.
-func (LateResultObserved) Kind() string { return "LateResultObserved" }
-
-// Kind returns the name under which the event is stored.
-func (OutputPruned) Kind() string { return "OutputPruned" }
-
-func (CallStarted) event()        {}
-func (CallSettled) event()        {}
-func (LateResultObserved) event() {}
-func (OutputPruned) event()       {}

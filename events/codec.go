@@ -76,6 +76,17 @@ func (c *codec) key(key string, present bool) bool {
 	return true
 }
 
+// decodeFields decodes the fields of an event up to the end of the document.
+// It returns nil if the codec failed.
+func decodeFields[E Event](c *codec, e E, fields func(*codec, *E)) Event {
+	fields(c, &e)
+	c.literal("}")
+	if !c.complete() {
+		return nil
+	}
+	return e
+}
+
 // always is the present argument of a key that is written for every value.
 const always = true
 
@@ -167,15 +178,13 @@ func (c *codec) validUTF8(text []byte) string {
 	return string(text)
 }
 
-// stringsField is the field of a list of strings. A nil list is null.
-func (c *codec) stringsField(key string, v *[]string, present bool) {
-	listField(c, key, v, present, func(c *codec, s *string) {
-		if c.reading {
-			*s = c.readString()
-		} else {
-			c.buf = appendString(c.buf, *s)
-		}
-	})
+// textElement is a string in a list.
+func textElement[T ~string](c *codec, v *T) {
+	if c.reading {
+		*v = T(c.readString())
+	} else {
+		c.buf = appendString(c.buf, string(*v))
+	}
 }
 
 // listField is the field of a list. A nil list is null; each encodes or
@@ -240,12 +249,12 @@ func (c *codec) boolField(key string, v *bool, present bool) {
 }
 
 // intField is the field of an integer.
-func (c *codec) intField(key string, v *int64, present bool) {
+func intField[T ~int | ~int64](c *codec, key string, v *T, present bool) {
 	if !c.key(key, present) {
 		return
 	}
 	if !c.reading {
-		c.buf = strconv.AppendInt(c.buf, *v, 10)
+		c.buf = strconv.AppendInt(c.buf, int64(*v), 10)
 		return
 	}
 	rest := c.remaining()
@@ -254,12 +263,12 @@ func (c *codec) intField(key string, v *int64, present bool) {
 		n++
 	}
 	read, err := strconv.ParseInt(string(rest[:n]), 10, 64)
-	// Leave 007, -0 and other spellings to encoding/json.
-	if err != nil || strconv.FormatInt(read, 10) != string(rest[:n]) {
+	// Leave 007, -0 and other spellings to encoding/json, and an overflow of T.
+	if err != nil || strconv.FormatInt(read, 10) != string(rest[:n]) || int64(T(read)) != read {
 		c.fail()
 		return
 	}
-	*v = read
+	*v = T(read)
 	c.pos += n
 }
 
@@ -376,4 +385,50 @@ func (c *codec) fingerprintField(key string, v *domain.Fingerprint, present bool
 	if _, err := hex.Decode(v[:], digits); err != nil {
 		c.fail()
 	}
+}
+
+// refField is the field of a reference to a retained output.
+func (c *codec) refField(key string, v *domain.Ref, present bool) {
+	if !c.key(key, present) {
+		return
+	}
+	if !c.reading {
+		c.buf = appendString(c.buf, v.String())
+		return
+	}
+	if v.UnmarshalText(c.readPlainString()) != nil {
+		c.fail()
+	}
+}
+
+// unsupportedField is an optional field of a type that the codec leaves to
+// encoding/json. Writing fails if the field is present. Reading fails at its
+// key, which the codec does not expect.
+func (c *codec) unsupportedField(present bool) {
+	if !c.reading && present {
+		c.fail()
+	}
+}
+
+// contentElement encodes or decodes a text part. It fails on media: encoding
+// base64 dominates their cost.
+func contentElement(c *codec, part *domain.Content) {
+	if c.reading {
+		c.literal(`{"type":"text"`)
+		var t domain.Text
+		if !c.failed {
+			textField(c, `"text":`, &t, always)
+		}
+		c.literal("}")
+		*part = t
+		return
+	}
+	t, ok := (*part).(domain.Text)
+	if !ok {
+		c.fail()
+		return
+	}
+	c.literal(`{"type":"text"`)
+	textField(c, `"text":`, &t, t != "")
+	c.literal("}")
 }

@@ -7,7 +7,7 @@ import (
 // SettingChanged records a new value of a setting of the session. A session
 // has at most one value of a setting at a time.
 type SettingChanged struct {
-	Setting string `json:"setting"` // one of the settings below, or another program's word
+	Setting string `json:"setting" codec:"intern"` // one of the settings below, or another program's word
 	Value   string `json:"value"`
 }
 
@@ -27,14 +27,14 @@ const (
 type SessionSpawned struct {
 	Parent  domain.SessionID `json:"parent"`
 	Message domain.MessageID `json:"message,omitzero"` // of the parent: the reply that asked for Call; zero where it is not known
-	Call    domain.CallID    `json:"call,omitempty"`
+	Call    domain.CallID    `json:"call,omitempty" codec:"intern"`
 }
 
 // ContextAdded records a text that the program, not a person or a call, added
 // to the model's context. Text is complete, a prefix or absent; unless it is
 // complete, Bytes and SHA256 describe the complete text.
 type ContextAdded struct {
-	Source string `json:"source"` // one of the sources below, or another program's word
+	Source string `json:"source" codec:"intern"` // one of the sources below, or another program's word
 	Text   string `json:"text,omitempty"`
 	Bytes  int64  `json:"bytes,omitempty"`  // of the complete text, if Text is not complete
 	SHA256 string `json:"sha256,omitempty"` // of the complete text, if Text is not complete
@@ -53,7 +53,7 @@ const (
 // ContextCompacted records that the model receives a shortened session from
 // this event on. A summary follows as ContextAdded.
 type ContextCompacted struct {
-	Trigger string `json:"trigger,omitempty"` // such as manual or auto
+	Trigger string `json:"trigger,omitempty" codec:"intern"` // such as manual or auto
 	Before  int64  `json:"tokens_before,omitempty"`
 	After   int64  `json:"tokens_after,omitempty"`
 }
@@ -61,11 +61,11 @@ type ContextCompacted struct {
 // CommandRan records a command that ran outside of calls: one that a person
 // gave to the program that runs the agent, or a hook.
 type CommandRan struct {
-	By      string        `json:"by"`                // ByHook or ByUser
-	Name    string        `json:"name,omitempty"`    // such as /compact, or the event that the hook is of
-	Command string        `json:"command,omitempty"` // the line that ran, or the arguments of Name
-	Call    domain.CallID `json:"call,omitempty"`    // that a hook ran for
-	Outcome string        `json:"outcome,omitempty"` // such as success, blocked or failed; empty: not known
+	By      string        `json:"by" codec:"intern"`                // ByHook or ByUser
+	Name    string        `json:"name,omitempty" codec:"intern"`    // such as /compact, or the event that the hook is of
+	Command string        `json:"command,omitempty"`                // the line that ran, or the arguments of Name
+	Call    domain.CallID `json:"call,omitempty" codec:"intern"`    // that a hook ran for
+	Outcome string        `json:"outcome,omitempty" codec:"intern"` // such as success, blocked or failed; empty: not known
 	Output  string        `json:"output,omitempty"`
 }
 
@@ -81,28 +81,3 @@ type ProviderFailed struct {
 	Status  int64  `json:"status,omitempty"`  // of HTTP
 	Attempt int64  `json:"attempt,omitempty"` // counted from 1; zero: not known
 }
-
-// Kind returns the name under which the event is stored.
-func (SettingChanged) Kind() string { return "SettingChanged" }
-
-// Kind returns the name under which the event is stored.
-func (SessionSpawned) Kind() string { return "SessionSpawned" }
-
-// Kind returns the name under which the event is stored.
-func (ContextAdded) Kind() string { return "ContextAdded" }
-
-// Kind returns the name under which the event is stored.
-func (ContextCompacted) Kind() string { return "ContextCompacted" }
-
-// Kind returns the name under which the event is stored.
-func (CommandRan) Kind() string { return "CommandRan" }
-
-// Kind returns the name under which the event is stored.
-func (ProviderFailed) Kind() string { return "ProviderFailed" }
-
-func (SettingChanged) event()   {}
-func (SessionSpawned) event()   {}
-func (ContextAdded) event()     {}
-func (ContextCompacted) event() {}
-func (CommandRan) event()       {}
-func (ProviderFailed) event()   {}

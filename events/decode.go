@@ -67,7 +67,7 @@ func (d *decoder) metadata(data []byte) (m metadata, err error) {
 		return m, nil
 	}
 	d.codec = codec{buf: data, reading: true}
-	if m.fields(&d.codec); d.codec.complete() {
+	if metadataElement(&d.codec, &m); d.codec.complete() {
 		return m, nil
 	}
 	m = metadata{}

@@ -19,6 +19,30 @@
 // [Scanner] answers it efficiently; [Scan], [Lend], [Headers] and [Split] work on
 // every store. A [Digest] is a hash of a sequence of entries.
 //
+// # Kinds
+//
+// The table in kinds.go names the struct of each kind. go generate reads the
+// table and the structs, and writes codec_events.go: the methods of the structs,
+// and code that encodes and decodes their JSON faster than encoding/json, with the
+// same bytes and values. It leaves times, pointers, maps and media to
+// encoding/json.
+//
+// To add a kind:
+//
+//  1. Declare a struct in the past tense. Tag each field with its JSON key, and an
+//     optional field with omitempty or omitzero too. Tag a string that repeats in
+//     a log, such as the name of a tool, with codec:"intern".
+//  2. Add a line to the table.
+//  3. Run go generate ./events.
+//  4. Add an event with all fields to sampleEvents in golden_test.go, and run
+//     go test ./events -run TestEveryKindIsWrittenAsItsGoldenFile -update, which
+//     writes its golden file. The other tests of the codec find the kind in the
+//     table.
+//
+// A kind never changes its name or the meaning of a key. An optional key may be
+// added to a kind, with a golden file of its own; any other change needs a new
+// version with an upcast in the line of the table.
+//
 // # Promises
 //
 //   - Every append names the stream length that the caller saw, and adds all of

@@ -71,7 +71,7 @@ func (b *encodeBuffer) marshal(e Event) ([]byte, error) {
 // metadata encodes the metadata of a record.
 func (b *encodeBuffer) metadata(m metadata) []byte {
 	c := codec{buf: b.buf}
-	m.fields(&c)
+	metadataElement(&c, &m)
 	return b.appended(c.buf)
 }
 

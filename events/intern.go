@@ -65,7 +65,7 @@ func (c *codec) lookupOffered(v *domain.Offered) (slot *internedOffered, size in
 func offeredElement(c *codec, v *domain.Offered) {
 	if !c.reading {
 		c.literal("{")
-		c.offeredKeys(v)
+		offeredFields(c, v)
 		c.literal("}")
 		return
 	}
@@ -78,17 +78,9 @@ func offeredElement(c *codec, v *domain.Offered) {
 	if c.failed {
 		return
 	}
-	c.offeredKeys(v)
+	offeredFields(c, v)
 	c.literal("}")
 	if slot != nil && !c.failed && c.pos == from+size {
 		*slot = internedOffered{string(c.buf[from:c.pos]), *v}
 	}
-}
-
-// offeredKeys encodes or decodes the fields of a registration.
-func (c *codec) offeredKeys(v *domain.Offered) {
-	nameField(c, `"tool":`, &v.Name, always)
-	idField(c, `"registration":`, &v.Registration, always)
-	idField(c, `"layer":`, &v.Layer, always)
-	c.fingerprintField(`"fingerprint":`, &v.Fingerprint, always)
 }

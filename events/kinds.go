@@ -9,6 +9,8 @@ import (
 	"sync"
 )
 
+//go:generate go run ../.ci/codecgen
+
 // kinds maps the name of every kind that this program writes or reads. Each line
 // names the struct of a kind. A line may gain upcasts and is never removed, because
 // records of the kind stay in logs. The package documentation lists the steps that

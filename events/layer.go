@@ -10,10 +10,10 @@ import (
 type LayerOpened struct {
 	Layer     domain.LayerID   `json:"layer"`
 	Placement domain.Placement `json:"placement"`
-	Location  string           `json:"location,omitempty"` // a directory or workspace
-	Session   domain.SessionID `json:"session,omitzero"`   // of a layer of one session
-	Process   domain.ProcessID `json:"process,omitzero"`   // zero in an import
-	Observed  bool             `json:"observed,omitempty"` // an import inferred the layer from the use of its tools
+	Location  string           `json:"location,omitempty" codec:"intern"` // a directory or workspace
+	Session   domain.SessionID `json:"session,omitzero"`                  // of a layer of one session
+	Process   domain.ProcessID `json:"process,omitzero"`                  // zero in an import
+	Observed  bool             `json:"observed,omitempty"`                // an import inferred the layer from the use of its tools
 }
 
 // ToolsRegistered records that a scope put tools into effect. The registration
@@ -27,11 +27,11 @@ type ToolsRegistered struct {
 // A RegisteredTool describes a tool at its registration. An imported tool that
 // was only seen in use has a name and no other field.
 type RegisteredTool struct {
-	Name        domain.Name        `json:"name"`
+	Name        domain.Name        `json:"name" codec:"intern"`
 	Description string             `json:"description,omitempty"`
 	Input       json.RawMessage    `json:"input,omitempty"`
 	Output      json.RawMessage    `json:"output,omitempty"`
-	Action      string             `json:"action,omitempty"`
+	Action      string             `json:"action,omitempty" codec:"intern"`
 	Fingerprint domain.Fingerprint `json:"fingerprint,omitzero"`
 	Idempotent  bool               `json:"idempotent,omitempty"`
 }
@@ -46,29 +46,12 @@ type RefusedTool struct {
 // longer in effect.
 type RegistrationClosed struct {
 	Registration domain.RegistrationID `json:"registration"`
-	Reason       string                `json:"reason"`
+	Reason       string                `json:"reason" codec:"intern"`
 }
 
 // LayerClosed records that a layer and all its registrations are no longer in
 // effect.
 type LayerClosed struct {
 	Layer  domain.LayerID `json:"layer"`
-	Reason string         `json:"reason"`
+	Reason string         `json:"reason" codec:"intern"`
 }
-
-// Kind returns the name under which the event is stored.
-func (LayerOpened) Kind() string { return "LayerOpened" }
-
-// Kind returns the name under which the event is stored.
-func (ToolsRegistered) Kind() string { return "ToolsRegistered" }
-
-// Kind returns the name under which the event is stored.
-func (RegistrationClosed) Kind() string { return "RegistrationClosed" }
-
-// Kind returns the name under which the event is stored.
-func (LayerClosed) Kind() string { return "LayerClosed" }
-
-func (LayerOpened) event()        {}
-func (ToolsRegistered) event()    {}
-func (RegistrationClosed) event() {}
-func (LayerClosed) event()        {}

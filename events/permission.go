@@ -11,9 +11,9 @@ import (
 type PermissionRequested struct {
 	Permission domain.PermissionID `json:"permission"`
 	Message    domain.MessageID    `json:"message"`
-	Call       domain.CallID       `json:"call"`
-	Agent      domain.AgentID      `json:"agent"`
-	Action     string              `json:"action"`
+	Call       domain.CallID       `json:"call" codec:"intern"`
+	Agent      domain.AgentID      `json:"agent" codec:"intern"`
+	Action     string              `json:"action" codec:"intern"`
 	Resources  []string            `json:"resources"` // never empty
 	Save       []string            `json:"save,omitempty"`
 	Metadata   json.RawMessage     `json:"metadata,omitempty"`
@@ -24,12 +24,12 @@ type PermissionRequested struct {
 type PermissionDecided struct {
 	Permission domain.PermissionID `json:"permission"`
 	Effect     domain.Effect       `json:"effect"` // allow or deny
-	By         Decider             `json:"by"`
-	Rule       domain.Rule         `json:"rule,omitzero"` // the denying rule, if By is ByRule
-	Scope      string              `json:"scope"`         // once, always or reject; empty if no person was asked
+	By         Decider             `json:"by" codec:"intern"`
+	Rule       domain.Rule         `json:"rule,omitzero"`        // the denying rule, if By is ByRule
+	Scope      string              `json:"scope" codec:"intern"` // once, always or reject; empty if no person was asked
 	Feedback   string              `json:"feedback,omitempty"`
-	WaitedMS   int64               `json:"waited_ms"`        // from request to decision, in milliseconds
-	Person     string              `json:"person,omitempty"` // the OS user who decided, if By is ByPerson
+	WaitedMS   int64               `json:"waited_ms"`                       // from request to decision, in milliseconds
+	Person     string              `json:"person,omitempty" codec:"intern"` // the OS user who decided, if By is ByPerson
 }
 
 // A Decider is the kind of authority that decided on a permission.
@@ -48,35 +48,18 @@ const (
 // later requests as well.
 type ApprovalSaved struct {
 	Permission domain.PermissionID `json:"permission"` // the request that it decided
-	Location   string              `json:"location,omitempty"`
-	Action     string              `json:"action"`
-	Resource   string              `json:"resource"`         // a pattern
-	Expires    time.Time           `json:"expires,omitzero"` // zero: never
-	Person     string              `json:"person,omitempty"` // the OS user who approved
+	Location   string              `json:"location,omitempty" codec:"intern"`
+	Action     string              `json:"action" codec:"intern"`
+	Resource   string              `json:"resource"`                        // a pattern
+	Expires    time.Time           `json:"expires,omitzero"`                // zero: never
+	Person     string              `json:"person,omitempty" codec:"intern"` // the OS user who approved
 }
 
 // ApprovalRevoked records that a saved approval no longer applies.
 type ApprovalRevoked struct {
-	Location string `json:"location,omitempty"`
-	Action   string `json:"action"`
+	Location string `json:"location,omitempty" codec:"intern"`
+	Action   string `json:"action" codec:"intern"`
 	Resource string `json:"resource"`
 	Reason   string `json:"reason,omitempty"`
-	Person   string `json:"person,omitempty"` // the OS user who revoked it
+	Person   string `json:"person,omitempty" codec:"intern"` // the OS user who revoked it
 }
-
-// Kind returns the name under which the event is stored.
-func (PermissionRequested) Kind() string { return "PermissionRequested" }
-
-// Kind returns the name under which the event is stored.
-func (PermissionDecided) Kind() string { return "PermissionDecided" }
-
-// Kind returns the name under which the event is stored.
-func (ApprovalSaved) Kind() string { return "ApprovalSaved" }
-
-// Kind returns the name under which the event is stored.
-func (ApprovalRevoked) Kind() string { return "ApprovalRevoked" }
-
-func (PermissionRequested) event() {}
-func (PermissionDecided) event()   {}
-func (ApprovalSaved) event()       {}
-func (ApprovalRevoked) event()     {}

@@ -11,16 +11,16 @@ import (
 // has neither Until nor Address.
 type ProcessStarted struct {
 	Process domain.ProcessID `json:"process"`
-	Host    string           `json:"host"`
+	Host    string           `json:"host" codec:"intern"`
 	PID     int              `json:"pid"`
-	Program string           `json:"program"`
-	Version string           `json:"version"`
+	Program string           `json:"program" codec:"intern"`
+	Version string           `json:"version" codec:"intern"`
 	// Until is the end of the process's lease, unless a LeaseRenewed extends it.
 	// Zero: the process has no lease, because it holds the store exclusively.
 	Until time.Time `json:"until,omitzero"`
 	// Address is the URL at which other nodes can read the outputs of the
 	// process. Empty: it does not serve them.
-	Address string `json:"address,omitempty"`
+	Address string `json:"address,omitempty" codec:"intern"`
 	// InStore is true if a process with a lease stores its outputs in the folder
 	// of the store. False: it has no lease and stores them there too, or it has
 	// one and stores them on its own node. Older programs leave it false.
@@ -42,7 +42,7 @@ type LeaseRenewed struct {
 // lease; recovery then records one with the reason [ProcessLost].
 type ProcessStopped struct {
 	Process domain.ProcessID `json:"process"`
-	Reason  string           `json:"reason"`
+	Reason  string           `json:"reason" codec:"intern"`
 }
 
 // The reasons for the end of processes, layers and registrations.
@@ -51,16 +51,3 @@ const (
 	ProcessLost  = "process lost" // the process died, and recovery closed its layers and calls
 	ScopeClosed  = "scope closed" // the scope was closed by its owner
 )
-
-// Kind returns the name under which the event is stored.
-func (ProcessStarted) Kind() string { return "ProcessStarted" }
-
-// Kind returns the name under which the event is stored.
-func (LeaseRenewed) Kind() string { return "LeaseRenewed" }
-
-// Kind returns the name under which the event is stored.
-func (ProcessStopped) Kind() string { return "ProcessStopped" }
-
-func (ProcessStarted) event() {}
-func (LeaseRenewed) event()   {}
-func (ProcessStopped) event() {}

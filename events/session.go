@@ -7,18 +7,18 @@ import (
 // SessionOpened records the start of a session of one agent.
 type SessionOpened struct {
 	Session  domain.SessionID `json:"session"`
-	Agent    domain.AgentID   `json:"agent"`
-	Location string           `json:"location,omitempty"` // the workspace
-	Model    string           `json:"model,omitempty"`
+	Agent    domain.AgentID   `json:"agent" codec:"intern"`
+	Location string           `json:"location,omitempty" codec:"intern"` // the workspace
+	Model    string           `json:"model,omitempty" codec:"intern"`
 	Parent   domain.SessionID `json:"parent,omitzero"` // the session that started this one
 	Origin   Origin           `json:"origin"`
 }
 
 // An Origin describes how a session entered the ledger.
 type Origin struct {
-	Kind   OriginKind `json:"kind"`
-	Format string     `json:"format,omitempty"` // of an import: such as claude-code
-	Source string     `json:"source,omitempty"` // of an import: the session's name in the imported file
+	Kind   OriginKind `json:"kind" codec:"intern"`
+	Format string     `json:"format,omitempty" codec:"intern"` // of an import: such as claude-code
+	Source string     `json:"source,omitempty"`                // of an import: the session's name in the imported file
 }
 
 // An OriginKind is a way in which a session enters the ledger.
@@ -41,13 +41,13 @@ type PromptAdmitted struct {
 type TurnMaterialized struct {
 	Turn     domain.TurnID    `json:"turn"`
 	Message  domain.MessageID `json:"message"` // the ID reserved for the reply
-	Agent    domain.AgentID   `json:"agent"`
-	Model    string           `json:"model,omitempty"`
-	Tools    []domain.Offered `json:"tools"`              // in the order of the request to the model
-	Hidden   []HiddenTool     `json:"hidden,omitempty"`   // tools that rules hid
-	Disabled bool             `json:"disabled,omitempty"` // the maximum number of steps was reached: no tools
-	Observed bool             `json:"observed,omitempty"` // an import saw the tools used; others may have been offered
-	Rules    string           `json:"rules,omitempty"`    // Rules.Digest of the agent's permission rules; empty: not known
+	Agent    domain.AgentID   `json:"agent" codec:"intern"`
+	Model    string           `json:"model,omitempty" codec:"intern"`
+	Tools    []domain.Offered `json:"tools"`                          // in the order of the request to the model
+	Hidden   []HiddenTool     `json:"hidden,omitempty"`               // tools that rules hid
+	Disabled bool             `json:"disabled,omitempty"`             // the maximum number of steps was reached: no tools
+	Observed bool             `json:"observed,omitempty"`             // an import saw the tools used; others may have been offered
+	Rules    string           `json:"rules,omitempty" codec:"intern"` // Rules.Digest of the agent's permission rules; empty: not known
 }
 
 // Offer returns the tools that the turn may call.
@@ -65,10 +65,10 @@ type ReplyReceived struct {
 	Turn    domain.TurnID    `json:"turn"`
 	Message domain.MessageID `json:"message"`
 	Text    string           `json:"text,omitempty"`
-	Calls   []domain.Call    `json:"calls,omitempty"` // as asked, in order
-	Model   string           `json:"model,omitempty"` // that answered
+	Calls   []domain.Call    `json:"calls,omitempty"`                // as asked, in order
+	Model   string           `json:"model,omitempty" codec:"intern"` // that answered
 	Tokens  Tokens           `json:"tokens,omitzero"`
-	Finish  string           `json:"finish,omitempty"` // the provider's stop reason
+	Finish  string           `json:"finish,omitempty" codec:"intern"` // the provider's stop reason
 
 	Thinking string `json:"thinking,omitempty"` // the reasoning of the model; later requests do not include it
 }
@@ -81,9 +81,9 @@ type ReplyRefused struct {
 	Reason  string           `json:"reason"`
 	Text    string           `json:"text,omitempty"`
 	Calls   []domain.Call    `json:"calls,omitempty"` // as asked; an ID may be empty or repeated
-	Model   string           `json:"model,omitempty"`
+	Model   string           `json:"model,omitempty" codec:"intern"`
 	Tokens  Tokens           `json:"tokens,omitzero"`
-	Finish  string           `json:"finish,omitempty"`
+	Finish  string           `json:"finish,omitempty" codec:"intern"`
 }
 
 // Tokens are the token counts of the provider.
@@ -98,8 +98,8 @@ type Tokens struct {
 // them needs permission before it runs.
 type LoopDetected struct {
 	Message domain.MessageID `json:"message"`
-	Call    domain.CallID    `json:"call"`
-	Tool    string           `json:"tool"`
+	Call    domain.CallID    `json:"call" codec:"intern"`
+	Tool    string           `json:"tool" codec:"intern"`
 	Period  int              `json:"period"` // calls in one round
 	Rounds  int              `json:"rounds"` // repetitions
 }
@@ -115,36 +115,3 @@ type SessionInterrupted struct {
 type SessionClosed struct {
 	Reason string `json:"reason"`
 }
-
-// Kind returns the name under which the event is stored.
-func (SessionOpened) Kind() string { return "SessionOpened" }
-
-// Kind returns the name under which the event is stored.
-func (PromptAdmitted) Kind() string { return "PromptAdmitted" }
-
-// Kind returns the name under which the event is stored.
-func (TurnMaterialized) Kind() string { return "TurnMaterialized" }
-
-// Kind returns the name under which the event is stored.
-func (ReplyReceived) Kind() string { return "ReplyReceived" }
-
-// Kind returns the name under which the event is stored.
-func (ReplyRefused) Kind() string { return "ReplyRefused" }
-
-// Kind returns the name under which the event is stored.
-func (LoopDetected) Kind() string { return "LoopDetected" }
-
-// Kind returns the name under which the event is stored.
-func (SessionInterrupted) Kind() string { return "SessionInterrupted" }
-
-// Kind returns the name under which the event is stored.
-func (SessionClosed) Kind() string { return "SessionClosed" }
-
-func (SessionOpened) event()      {}
-func (PromptAdmitted) event()     {}
-func (TurnMaterialized) event()   {}
-func (ReplyReceived) event()      {}
-func (ReplyRefused) event()       {}
-func (LoopDetected) event()       {}
-func (SessionInterrupted) event() {}
-func (SessionClosed) event()      {}
