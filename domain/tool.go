@@ -29,7 +29,7 @@ type toolBody struct {
 
 // A Spec describes a tool. [Make] turns it into a Tool.
 type Spec[In, Out any] struct {
-	// Description tells the model the purpose of the tool. It must not be
+	// Description is the purpose of the tool, for the model. It must not be
 	// empty.
 	Description string
 	// Input is the codec of the input. Nil: JSON[In]().

@@ -20,8 +20,8 @@
 //
 //   - The catalog of registrations is folded from events of the log; the process
 //     adds only the tools themselves.
-//   - Register registers all tools of a list or none. RegisterValid registers the
-//     valid entries and records the others with their reason.
+//   - Register registers either all tools of a list or no tool. RegisterValid
+//     registers the valid entries and records the others with their reason.
 //   - A tool runs only after [Journal.Begin] has returned nil.
 //   - Settle returns a settlement only after [Journal.Settle] has returned nil.
 //   - An unknown, stale or invalid call runs no tool.

@@ -131,9 +131,9 @@ func (ls *Layers) remove(l *Layer) {
 	ls.mu.open = slices.DeleteFunc(ls.mu.open, func(o *Layer) bool { return o == l })
 }
 
-// Close closes all open layers, and those whose opening has an unknown outcome. Later
-// openings return ErrClosed. Close returns the joined errors of the layers whose closing
-// it could not record; a second Close retries these.
+// Close closes all open layers, and the layers whose opening has an unknown outcome.
+// Later openings return ErrClosed. Close returns the joined errors of the layers whose
+// closing it could not record; a second Close retries these.
 func (ls *Layers) Close(ctx context.Context) error {
 	ls.mu.Lock()
 	ls.mu.closed = true

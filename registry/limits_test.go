@@ -57,7 +57,7 @@ func TestTextThatStandsForAnOutputIsBounded(t *testing.T) {
 		tool        domain.Tool
 		call, input string
 		want        domain.Outcome
-		reads       []string // parts of what the model reads
+		reads       []string // parts of the text that the model reads
 		kept        string   // whole, in the outputs; empty: nothing
 	}{
 		"unknown tool":      {nil0, huge, `{}`, domain.UnknownTool, []string{"Unknown tool: xxx", "(1048576 bytes)"}, ""},

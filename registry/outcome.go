@@ -15,7 +15,7 @@ import (
 // defect. It accepts an interruption only if ctx has ended: an error that claims one
 // while ctx is live is a defect. The order matters for an error that matches several.
 func outcomeOfError(ctx context.Context, err error) domain.Settlement {
-	if _, ok := errors.AsType[*domain.Defect](err); ok { // whatever the panic was given
+	if _, ok := errors.AsType[*domain.Defect](err); ok { // with any panic value
 		return defective(err)
 	}
 	if denied, ok := errors.AsType[*domain.Denied](err); ok {

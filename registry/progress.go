@@ -34,8 +34,8 @@ func (l *lastProgress) set(p domain.Progress) {
 	l.mu.latest = &p
 }
 
-// get returns the stored progress within the limits, or nil if the call reported none. It
-// replaces progress that cannot be encoded by a text with the reason.
+// get returns the stored progress within the limits, or nil if the call reported no
+// progress. It replaces progress that cannot be encoded by a text with the reason.
 func (l *lastProgress) get(limits Limits) *domain.Progress {
 	l.mu.Lock()
 	latest := l.mu.latest

@@ -39,7 +39,7 @@ func (s *callExec) record(ctx context.Context, id domain.EventID, end domain.Set
 	}
 	s.end = id
 	if len(end.Retained) > 0 {
-		// What is not confirmed is looked up in the log by the next recovery.
+		// The next recovery looks up unconfirmed outputs in the log.
 		_ = s.m.registry.config.Outputs.Confirm(ctx, id)
 	}
 	return end, nil

@@ -43,8 +43,8 @@ type After func(ctx context.Context, inv domain.Invocation, call domain.Call, ou
 // DefaultGrace is the grace period of an interrupted call where Config.Grace is zero.
 const DefaultGrace = 5 * time.Second
 
-// A Config configures a [Registry]. Each field says what its zero value means. The hooks
-// and Outputs must not change afterwards.
+// A Config configures a [Registry]. Each field documents its zero value. The hooks and
+// Outputs must not change afterwards.
 type Config struct {
 	// Outputs stores outputs over the limits. Nil: a call with such an output ends as
 	// RetentionFailed.
@@ -117,8 +117,8 @@ func (r *Registry) admit(o domain.Offered, t domain.Tool) {
 	r.admitted.tools[o] = t
 }
 
-// admittedTool returns the tool that admit stored for o, or the zero Tool if it stored
-// none.
+// admittedTool returns the tool that admit stored for o, or the zero Tool if admit did
+// not store one.
 func (r *Registry) admittedTool(o domain.Offered) domain.Tool {
 	r.admitted.Lock()
 	defer r.admitted.Unlock()

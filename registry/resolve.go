@@ -82,7 +82,7 @@ func (m *Materialization) resolve(offered domain.Offered) resolution {
 			f.tool, f.runs = inEffect, verdict.Effective
 		}
 	case Admitted:
-		// What is in effect can have been offered by another registry.
+		// Another registry may have offered the registration in effect.
 		if f.tool, f.runs = r.admittedTool(offered), offered; f.tool.IsZero() && !verdict.Stale {
 			f.tool = inEffect
 		}

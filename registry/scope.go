@@ -40,11 +40,11 @@ type Scope struct {
 // ID returns the scope's ID.
 func (s *Scope) ID() domain.ScopeID { return s.id }
 
-// Register puts all tools into effect or none of them, and returns once the registration
-// is durable. It copies the map. An empty map has no effect. It returns domain.ErrBadName
-// or domain.ErrBadTool for an entry that cannot be registered, before it records
-// anything; ErrClosed if the scope or its layer is closed; or an error of the ledger,
-// after which no tool of the list is in effect.
+// Register puts either all tools into effect or no tool, and returns once the
+// registration is durable. It copies the map. An empty map has no effect. It returns
+// domain.ErrBadName or domain.ErrBadTool for an entry that cannot be registered, before
+// it records anything; ErrClosed if the scope or its layer is closed; or an error of the
+// ledger, after which no tool of the list is in effect.
 func (s *Scope) Register(ctx context.Context, tools Tools) error {
 	good, refused := splitValid(tools)
 	if len(refused) > 0 {
@@ -59,7 +59,7 @@ func (s *Scope) Register(ctx context.Context, tools Tools) error {
 
 // RegisterValid registers the valid entries of a list and records the invalid ones with
 // their reason in the same event, so that one bad name does not cost the other tools. It
-// returns the refused entries. Its errors are those of Register, except for bad entries.
+// returns the refused entries. It returns the errors of Register, except for bad entries.
 func (s *Scope) RegisterValid(ctx context.Context, tools Tools) ([]Refusal, error) {
 	good, refused := splitValid(tools)
 	return refused, s.register(ctx, tools, good, refused)

@@ -69,8 +69,8 @@ func (c *runState) recordHalt(ctx context.Context, note events.SessionInterrupte
 }
 
 // tryHalt appends the ends and the interruption that are not yet on record, after it has
-// read the session again. It appends nothing for a run that failed and left nothing open,
-// and returns ErrElsewhere if another process owns the open calls.
+// read the session again. It appends no event for a run that failed and left no call or
+// request open, and returns ErrElsewhere if another process owns the open calls.
 func (c *runState) tryHalt(ctx context.Context, note events.SessionInterrupted, interrupted bool) error {
 	if err := c.refresh(ctx); err != nil {
 		return err

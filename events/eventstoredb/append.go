@@ -197,10 +197,10 @@ func (a *appendOp) classify(response *esdb.WriteResult, err error) (errorClass, 
 }
 
 // isNewAppend reports whether the response is certain to be to records that the
-// server added for this request. A server that already holds the IDs of the records
-// at these revisions returns their old positions, whatever their data, and the client
-// reports success for response messages that it does not know. So the revision must
-// be the expected one, the position must be behind the known end of the log, no
+// server added for this request. A server that already has the IDs of the records at
+// these revisions returns their old positions without comparing the data, and the
+// client reports success for response messages that it does not know. So the revision
+// must be the expected one, the position must be behind the known end of the log, no
 // earlier request of this append may have been stored, and no other append of this
 // store to the stream may have run at the same time. False costs a read of the
 // stream.
@@ -256,8 +256,8 @@ func (a *appendOp) sendOnce(ctx context.Context) (*esdb.WriteResult, error) {
 	if a.after > 0 {
 		expected = esdb.Revision(uint64(a.after) - 1)
 	}
-	// A result is what the worker reports. called is false if no client was acquired,
-	// so no request was sent.
+	// A result is the report of the worker. called is false if no client was
+	// acquired, so no request was sent.
 	type result struct {
 		called   bool
 		response *esdb.WriteResult

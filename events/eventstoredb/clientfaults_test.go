@@ -22,9 +22,9 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
 )
 
-// The faults of the official client v4.2.0, each shown on the bare client and
-// absent through the store. The numbers are those of the list in the doc of
-// each test. What hangs or panics does so in a process of its own.
+// The faults of the official client v4.2.0, each shown on the bare client and absent
+// through the store. The comment of each test has the number of its fault. A fault
+// that blocks or panics is shown in a process of its own.
 
 // bareVariable names, in a process of its own, the fault to show.
 const bareVariable = "LEDGER_TEST_BARE"
@@ -120,7 +120,7 @@ func TestFaultContextIsNotObeyedDuringDiscovery(t *testing.T) {
 	d := newDatabase(t)
 	s := d.open()
 	d.stop()
-	at := d.listen() // and nobody answers
+	at := d.listen() // a listener without a server
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	shown := make(chan struct{})
@@ -132,7 +132,7 @@ func TestFaultContextIsNotObeyedDuringDiscovery(t *testing.T) {
 	dying, stop := context.WithCancelCause(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Append(dying, "mine-1", 0, record(newMint(), "Kind", 1)) }()
-	if _, err := at.Accept(); err != nil { // somebody is looking
+	if _, err := at.Accept(); err != nil { // a client searches
 		t.Fatal(err)
 	}
 	stop(errStop)
@@ -163,7 +163,7 @@ func TestFaultFailedDiscoveryKillsTheClient(t *testing.T) {
 	}
 	r := record(newMint(), "Kind", 1)
 	var err error
-	for err = nil; !errors.Is(err, eventstoredb.ErrUnreachable); { // until what was connected has broken
+	for err = nil; !errors.Is(err, eventstoredb.ErrUnreachable); { // until the old connections have broken
 		if err = s.Append(t.Context(), "mine-1", 0, r); err == nil {
 			t.Fatal("the store appends to nobody")
 		}
@@ -217,7 +217,7 @@ func bareFirstCallsHang(address string) string {
 	<-ended
 	for n := 7; n > 0; {
 		stacks := stacks()
-		// Nobody is left who would receive what these send.
+		// No goroutine is left that would receive the requests of these calls.
 		if hung := strings.Count(stacks, "getConnectionHandle("); hung > 0 && hung == n && !strings.Contains(stacks, "connectionStateMachine(") {
 			return "hang"
 		}
@@ -340,7 +340,7 @@ func bareRestartsLeak(address string) string {
 			return err.Error()
 		}
 		ask() // to stop
-		for { // until the client has noticed, and will look for a node with the next call
+		for { // until the client has noticed, and will search for a node at its next call
 			if err := bareAppend(context.Background(), c, "session-1", bareEvent(1)); err != nil && strings.Contains(err.Error(), "Unavailable") {
 				break
 			}

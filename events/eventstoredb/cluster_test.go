@@ -254,7 +254,8 @@ func TestDeadLeaderThatIsNamedHangsNoCall(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	for round := range repeats(3, 10) {
-		// At first nothing is wrong but that another leads, for as many as ask at once.
+		// At first the nodes work, and only the leader is another one, for several
+		// concurrent calls.
 		var calls sync.WaitGroup
 		looked := make(chan struct{})
 		look := sync.OnceFunc(func() { close(looked) })
@@ -314,7 +315,7 @@ func TestAppendWhoseClientFindsNoNodeIsUnreachable(t *testing.T) {
 	}
 	m.inject(nil)
 	err = s.Append(ctx, "found-1", 0, r)
-	for errors.Is(err, eventstoredb.ErrUnreachable) && ctx.Err() == nil { // a busy machine takes longer than the patience
+	for errors.Is(err, eventstoredb.ErrUnreachable) && ctx.Err() == nil { // a busy machine may take longer than the retry timeout
 		err = s.Append(ctx, "found-1", 0, r)
 	}
 	if err != nil {
@@ -441,7 +442,7 @@ func TestClosedStoreLeaksNothing(t *testing.T) {
 		}
 		<-began
 		d.stop()
-		if silent { // somebody listens and does not answer while a node is looked for
+		if silent { // a server accepts and does not respond during a search for a node
 			at := d.listen()
 			connection, err := at.Accept()
 			if err != nil {
@@ -464,7 +465,7 @@ func TestClosedStoreLeaksNothing(t *testing.T) {
 	}
 	left("servers that are too old")
 
-	// A search that finds a node when nobody wants it any more.
+	// A search finds a node after every caller has left.
 	d.start()
 	s, err := eventstoredb.Open(t.Context(), m.url(), eventstoredb.Config{})
 	if err != nil {

@@ -36,7 +36,7 @@ type connector struct {
 		sync.Mutex
 		// client is the current client. Nil: the next call starts a search.
 		client *sharedClient
-		// attempt is the search in progress. Nil: there is none.
+		// attempt is the search in progress. Nil: no search runs.
 		attempt *connectAttempt
 
 		closed bool
@@ -77,9 +77,9 @@ func (g *connector) acquire(ctx context.Context) (*sharedClient, error) {
 }
 
 // tryAcquire returns the current client, acquired, or the search for a new one, which
-// it starts if none is in progress. It returns nil and nil after close. It holds mu
-// only briefly: acquire of the client may wait for another call's request for the
-// connection.
+// it starts unless a search is in progress. It returns nil and nil after close. It
+// holds mu only briefly: acquire of the client may wait for another call's request
+// for the connection.
 func (g *connector) tryAcquire() (*sharedClient, *connectAttempt) {
 	g.mu.Lock()
 	current := g.mu.client
@@ -128,8 +128,8 @@ func (g *connector) connect(attempt *connectAttempt) {
 
 // discover creates a client and waits until it has found a node of a supported
 // version. It returns ErrTooOld, ErrPreRelease, ErrBroken for a panic of the client,
-// or the error of the search. It blocks without a context, for up to twice
-// gossipTimeout for each node, because the client offers none.
+// or the error of the search. It blocks for up to twice gossipTimeout for each node.
+// It takes no context, because the client's search has no context.
 func (g *connector) discover() (*sharedClient, error) {
 	c := &sharedClient{}
 	config := g.config

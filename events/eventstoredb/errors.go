@@ -84,8 +84,8 @@ func classify(err error) (errorClass, error) {
 	return retryable, err
 }
 
-// innermost returns the error that the client wrapped, or the client's error if it
-// wraps none. The wrapping has only a code and a fixed text.
+// innermost returns the error that the client wrapped, or the client's error if that
+// wraps no other. The wrapping has only a code and a fixed text.
 func innermost(clientErr *esdb.Error) error {
 	if inner := clientErr.Err(); inner != nil {
 		return inner

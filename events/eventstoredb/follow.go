@@ -243,7 +243,7 @@ type logTail struct {
 	// end is the position of the last event of the log.
 	end events.Position
 	// last is the position of the last record of the ledger. Zero: the search found
-	// none.
+	// no record.
 	last events.Position
 	// pending is set if an entry that passes the filter is still to come.
 	pending bool

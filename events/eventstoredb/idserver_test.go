@@ -104,7 +104,7 @@ func TestServerThatComparesIDsAloneIsNotBelieved(t *testing.T) {
 	one := record(newMint(), "Kind", 1)
 	other := changed(one, func(r *events.Record) { r.Data = []byte(`{"other":1}`) })
 
-	// Of two at once, one wins, and the other is told so.
+	// Of two concurrent appends, one succeeds and the other returns a conflict.
 	second := make(chan struct{})
 	s := (&idServer{before: func(n int) error {
 		if n == 0 {
@@ -123,7 +123,7 @@ func TestServerThatComparesIDsAloneIsNotBelieved(t *testing.T) {
 		t.Errorf("two appends with one ID and different data at once = %v and %v, want one Conflict", ends[0], ends[1])
 	}
 
-	// And so if somebody came between two tries.
+	// The same holds if another program appended between two tries.
 	at := &idServer{}
 	by, s := at.open(t), at.open(t)
 	at.before = func(n int) error {
@@ -142,7 +142,8 @@ func TestServerThatComparesIDsAloneIsNotBelieved(t *testing.T) {
 		t.Errorf("Append of what is there = %v", err)
 	}
 
-	// Nor of what was read since the store was opened.
+	// The position in the response proves no new append if the store has read a record
+	// at that position.
 	at = &idServer{}
 	by, s = at.open(t), at.open(t)
 	if err := by.Append(t.Context(), "session-1", 0, one); err != nil {

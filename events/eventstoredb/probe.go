@@ -140,7 +140,7 @@ func (v ProbeConfig) probeAll(ctx context.Context, config *esdb.Configuration, a
 }
 
 // probeNode probes the node at one address, through the first of its IP addresses
-// that accepts a connection. It is unreachable if none does.
+// that accepts a connection. If every address refuses, the node is unreachable.
 func (v ProbeConfig) probeNode(ctx context.Context, config *esdb.Configuration, address string) Node {
 	n := Node{Address: address}
 	host, port, err := net.SplitHostPort(address)

@@ -105,7 +105,7 @@ func (v ProbeConfig) acceptsTLS(ctx context.Context, address string) bool {
 }
 
 // checkTLS performs the TLS handshake on conn and returns nil if the server selected
-// HTTP/2. Its errors are those of checkProtocol.
+// HTTP/2. It returns the errors that checkProtocol documents.
 func (v ProbeConfig) checkTLS(ctx context.Context, conn net.Conn, address string, tlsConfig *tls.Config) error {
 	client := tls.Client(conn, tlsConfig)
 	err := client.HandshakeContext(ctx)

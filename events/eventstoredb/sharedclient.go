@@ -12,8 +12,8 @@ import (
 )
 
 // A sharedClient is an official client with a count of the calls that use it. The
-// official client panics if it is closed during a call. If it searches for a node and
-// finds none, it ends, and a later request for its connection blocks forever. So a
+// official client panics if it is closed during a call. If it searches for a node in
+// vain, it ends, and a later request for its connection blocks forever. So a
 // sharedClient that is about to search is retired: no further call acquires it, and
 // the last call closes it.
 //
@@ -182,7 +182,7 @@ func (c *sharedClient) translateError(ctx context.Context, lock *handleLock, err
 	case err == nil:
 		return nil
 	case lock.movedAway.Load():
-		// The context ended before the client began the call, so nothing was sent.
+		// The context ended before the client began the call, so no request was sent.
 		return fmt.Errorf("%w: the leader moved to a node that the client does not know yet", errNoNode)
 	case errors.Is(err, ErrTooOld):
 		lock.release()

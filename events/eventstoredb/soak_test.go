@@ -30,7 +30,7 @@ func TestSoak(t *testing.T) {
 	}
 	d := newDatabase(t)
 	d.config.RetryTimeout = faultRetryTimeout
-	d.stop() // what it holds at rest is not the store's
+	d.stop() // the descriptors of the stopped server do not count
 	goroutines, descriptors := runtime.NumGoroutine(), openFiles(t)
 	d.start()
 	s, err := eventstoredb.Open(t.Context(), d.url(), d.config)

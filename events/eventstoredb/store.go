@@ -41,8 +41,8 @@ type Config struct {
 	// which takes up to twice gossipTimeout for each node. Appends that may have been
 	// stored and followers retry until their context ends.
 	RetryTimeout time.Duration
-	// RootCAs replace the certificates of the connection string. Nil: the certificates
-	// of the connection string, or those of the system.
+	// RootCAs replace the certificates of the connection string. Nil: the
+	// certificates of the connection string, or the system's certificates.
 	RootCAs *x509.CertPool
 	// RequireReadAll makes Open return ErrForbidden for a user who may not read all
 	// streams and the streams of the ledger. Without it, such a user can still read

@@ -29,10 +29,10 @@ type stubServer struct {
 	serverfeatures.UnimplementedServerFeaturesServer
 	streams.UnimplementedStreamsServer
 	version   string
-	conflicts bool // says of every append that the stream has another length
+	conflicts bool // reports for every append that the stream has another length
 	onAppend  func(streams.Streams_AppendServer) error
 	onRead    func(*streams.ReadReq_Options, streams.Streams_ReadServer) error
-	date      func() time.Time // of the Date header; nil: it sends none
+	date      func() time.Time // of the Date header; nil: no header
 }
 
 func (s *stubServer) GetSupportedMethods(ctx context.Context, _ *shared.Empty) (*serverfeatures.SupportedMethods, error) {
@@ -237,7 +237,7 @@ func TestStreamThatSomebodyDeletedIsNotEmpty(t *testing.T) {
 	}
 	hidden := recordedEvent("$$session-1", "$metadata", "", 0, 20)
 	hidden.GetEvent().GetEvent().Data = []byte(`{"$tb":9223372036854775807}`)
-	// What is past its $maxAge is there, and not shown.
+	// Records older than $maxAge exist, and the server does not send them.
 	expired := func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
 		if q.GetStream() != nil && string(q.GetStream().GetStreamIdentifier().GetStreamName()) != "session-1" {
 			return to.Send(notFound)
@@ -284,7 +284,8 @@ func TestDatabaseThatRefusesAllStreamsGivesSingleOnes(t *testing.T) {
 	if err != nil || len(entries) != 1 {
 		t.Fatalf("Read yields %d entries and %v, want 1", len(entries), err)
 	}
-	// Whether records were added just now, such a store looks up.
+	// Such a store reads the stream after each append to find out whether the append
+	// was new.
 	other := changed(entries[0].Record, func(r *events.Record) { r.Data = []byte("2") })
 	if err := at.open(t).Append(t.Context(), "session-1", 0, other); !errors.Is(err, events.ErrConflict) {
 		t.Errorf("Append of other data = %v, want a Conflict", err)
@@ -695,7 +696,7 @@ func TestAppendThatTheServerAlwaysEndsIsRefused(t *testing.T) {
 	t.Parallel()
 	s := (&stubServer{onAppend: func(streams.Streams_AppendServer) error { return status.Error(codes.Aborted, "no") }}).open(t)
 	mint := newMint()
-	records := make([]events.Record, 20) // more than is sent before the server takes something
+	records := make([]events.Record, 20) // more than the client sends before the server reads
 	for i := range records {
 		records[i] = record(mint, "Kind", i)
 		records[i].Data = []byte(`"` + strings.Repeat("x", 50_000) + `"`)

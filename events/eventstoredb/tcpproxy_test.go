@@ -19,7 +19,7 @@ type tcpProxy struct {
 	t       testing.TB
 	to      string
 	address string
-	gate    sync.RWMutex // held for writing while nothing passes
+	gate    sync.RWMutex // held for writing while no byte passes
 	running sync.WaitGroup
 	mu      struct {
 		sync.Mutex

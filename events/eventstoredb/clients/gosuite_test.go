@@ -31,7 +31,7 @@ type suite struct {
 	// authority is the file of the certificate authority that the tests read;
 	// empty: they do not check certificates.
 	authority  string
-	notPassing map[string]ending // the tests that fail, and those that skip themselves
+	notPassing map[string]ending // tests that fail or skip themselves
 }
 
 // A served is a ledger serve process at an address that the tests contain.
@@ -249,7 +249,7 @@ func serveGoClient(t *testing.T, program string, at served, g guarded) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = ledger.Process.Signal(os.Interrupt) // what it returns is judged by Wait
+		_ = ledger.Process.Signal(os.Interrupt) // Wait returns the result
 		if err := ledger.Wait(); err != nil || t.Failed() {
 			t.Errorf("ledger serve: %v\n%s", err, &said)
 		}
@@ -324,7 +324,7 @@ func (s suite) run(t *testing.T, g guarded) map[string]result {
 	run := exec.CommandContext(t.Context(), "go", "test", "-json", "-count=1", "-timeout=5m", "-run", s.tests, "-skip", cmp.Or(s.without, "^$"), ".")
 	run.Dir = filepath.Join(dir, s.folder)
 	run.Env = append(os.Environ(), s.env...)
-	out, err := run.Output() // an error where one fails; what was run is in out
+	out, err := run.Output() // an error if a test fails; out has the results
 	ended := read(out)
 	if len(ended) == 0 {
 		t.Fatalf("go test %s: %v\n%s", s.module, err, out)

@@ -225,7 +225,7 @@ func roundTripForeign(t *testing.T, f mapping.RawEvent) {
 func TestMetadataThatResembleAContentTypeTagAreKept(t *testing.T) {
 	t.Parallel()
 	for _, metadata := range []string{
-		`{"$ledger":{"c":"application/json"}}`, // what its data show
+		`{"$ledger":{"c":"application/json"}}`, // the type of its data
 		`{"$ledger":{"c":"text/plain"}}`, `{"$ledger":{"c":"application/octet-stream"} }`, `{"$ledger":{"c":"application/octet-stream","m":"?"}}`,
 		`{"$ledger":{"c":"application/octet-stream","m":"e30="}}`,
 		`{"$ledger":{"c":"application/octet-stream"},"$ledger":1}`, `{"$ledger":{"v":1}}`,

@@ -120,7 +120,7 @@ type appendResult struct {
 }
 
 // write makes an authorized append. An append whose records are already in place
-// succeeds again and changes nothing. The error is a gRPC status; ABORTED means
+// succeeds again and adds no event. The error is a gRPC status; ABORTED means
 // that the records may have been written.
 //
 // With an exact revision, the store itself compares the length and recognises
@@ -299,9 +299,9 @@ func (s *Server) isRepeat(ctx context.Context, w clientAppend, after events.Revi
 }
 
 // Append implements Streams.Append: it receives the options and then the events
-// of one append, and makes the append when the client closes its side. All events
-// are appended or none. A conflict is a response, as in EventStoreDB, and not a
-// status.
+// of one append, and makes the append when the client closes its side. Either all
+// events are appended or no event. A conflict is a response, as in EventStoreDB,
+// and not a status.
 func (s *streamsService) Append(from streams.Streams_AppendServer) error {
 	ctx := from.Context()
 	role, err := s.requireRole(ctx, auth.Reader)
@@ -350,7 +350,7 @@ func (s *streamsService) Append(from streams.Streams_AppendServer) error {
 }
 
 // parseExpectedRevision returns the condition in the options of an append, or
-// INVALID_ARGUMENT if the client sent none.
+// INVALID_ARGUMENT if the client sent no condition.
 func parseExpectedRevision(o *streams.AppendReq_Options) (expectedRevision, error) {
 	switch x := o.ExpectedStreamRevision.(type) {
 	case *streams.AppendReq_Options_Revision:

@@ -58,9 +58,9 @@ type batchCall struct {
 	to   streams.Streams_BatchAppendServer
 	open map[[16]byte]*pendingAppend // incomplete appends, by correlation ID
 	size int                         // bytes of the events in open
-	// slots holds one value for each running append, including those that wait
-	// for an earlier append to their stream. While it is full, the handler
-	// receives no further message, and HTTP/2 flow control stops the client.
+	// slots holds one value for each running append, also for one that waits for
+	// an earlier append to its stream. While it is full, the handler receives no
+	// further message, and HTTP/2 flow control stops the client.
 	slots chan struct{}
 	// running counts the goroutines of appends; the handler waits for them before
 	// it returns.
@@ -247,8 +247,8 @@ func (b *batchCall) send(reply *streams.BatchAppendResp) {
 	_ = b.to.Send(reply)
 }
 
-// reply makes an append and returns its reply. Every failure is a reply; none
-// ends the call.
+// reply makes an append and returns its reply. Every failure is a reply and does
+// not end the call.
 func (b *batchCall) reply(batch *pendingAppend) *streams.BatchAppendResp {
 	reply := batch.echo()
 	done, err := appendResult{}, batch.err

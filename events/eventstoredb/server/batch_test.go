@@ -136,7 +136,7 @@ func TestIncompleteBatchesAreBounded(t *testing.T) {
 				p.Data = make([]byte, test.size)
 			}
 			if err = call.Send(m); err != nil {
-				break // the status is what is received
+				break // Recv returns the status
 			}
 			if test.completed {
 				answers++

@@ -215,7 +215,7 @@ func connectionName(ctx context.Context) string {
 }
 
 // groupUUIDFormat returns the UUID format that a consumer requests, or
-// structuredUUID if it requests none.
+// structuredUUID by default.
 func groupUUIDFormat(o *persistent.ReadReq_Options) uuidFormat {
 	if _, ok := o.GetUuidOption().GetContent().(*persistent.ReadReq_Options_UUIDOption_String_); ok {
 		return textUUID

@@ -16,7 +16,7 @@
 // # Promises
 //
 //   - The server acknowledges an append if, and only if, the store does.
-//   - A repeated append succeeds, changes nothing and returns the position of
+//   - A repeated append succeeds, adds no event and returns the position of
 //     the first. With an exact revision, the records after that revision are
 //     compared. With Any or StreamExists, the event IDs are looked up in the
 //     whole stream, however old they are and however many callers append them
@@ -27,8 +27,8 @@
 //     Config.Writable does not open, and only records that carry their version
 //     and time.
 //   - A subscription sends every entry after its start point once, in order.
-//     A slow subscriber loses nothing and delays no other.
-//   - The server deletes and hides nothing. It refuses stream metadata by
+//     A slow subscriber misses no entry and delays no other subscriber.
+//   - The server deletes and hides no event. It refuses stream metadata by
 //     which EventStoreDB would do so, or would change access rights, and
 //     stores other metadata.
 //   - Foreign events keep the content type, JSON or binary, that their client

@@ -142,8 +142,8 @@ func (s *Server) startRevision(ctx context.Context, q *readRequest) (events.Revi
 // a store does.
 //
 // It takes the end of the log before it reads the stream, and follows the log
-// from there. Entries that were appended in between are in both, and followStream
-// skips those that it has already yielded; no entry is in neither.
+// from there. An entry that was appended in between is in both reads, and
+// followStream yields it once. Every entry is in at least one of them.
 func (s *Server) followStream(ctx context.Context, stream events.Stream, after events.Revision, caughtUp func(events.Position)) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		head, err := s.head(ctx)

@@ -48,7 +48,7 @@ type Client struct {
 	// address is the address of the node without credentials.
 	address string
 	base    *url.URL
-	// user has the credentials. Nil: the client sends none.
+	// user has the credentials. Nil: the client sends no credentials.
 	user *url.Userinfo
 	// timeout is Config.IdleTimeout, and retry Config.Retry, or their defaults.
 	timeout   time.Duration

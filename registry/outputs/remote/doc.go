@@ -33,7 +33,7 @@
 //
 //   - A client returns the stored bytes: it retries a transfer that was cut or changed, or
 //     returns an error. A sequential read to the end also verifies the digest of the blob.
-//   - Keep at a client stores exactly the bytes of its reader, or nothing.
+//   - Keep at a client stores exactly the bytes of its reader, or no blob.
 //   - A Keep that the client repeats after a lost response stores the blob once.
 //   - Memory use at both ends does not depend on the size of a blob.
 //   - A call fails after the node was idle for the timeout, and as soon as its context
@@ -50,10 +50,10 @@
 //
 // # Errors
 //
-// [ErrUnreachable] says that a node does not answer, [ErrNotANode] that its address
-// belongs to another server, [ErrDenied] that it rejects the credentials, [ErrTooLarge]
-// that the blob exceeds its limit, [ErrChecksum] that every attempt changed the bytes in
-// transit, and [ErrBadAddress] that an address is invalid. A Keep that fails with one of
+// [ErrUnreachable] reports a node that does not respond, [ErrNotANode] an address that
+// belongs to another server, [ErrDenied] rejected credentials, [ErrTooLarge] a blob over
+// the limit of the node, [ErrChecksum] bytes that every attempt changed in transit, and
+// [ErrBadAddress] an invalid address. A Keep that fails with one of
 // these is an outputs.ErrNotKept as well. After an ErrUnreachable the node may have the
 // blob, unconfirmed; [outputs.Store.Sweep] deletes it later. All other errors are those of
 // package outputs.

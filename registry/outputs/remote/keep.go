@@ -61,8 +61,8 @@ func (c *Client) keep(ctx context.Context, ref domain.Ref, mime string, r io.Rea
 //
 // The node stores a blob once, so a repeated attempt fails with ErrExists if the first
 // one was stored and its response lost. After an attempt that failed in transit, Keep
-// therefore asks for the metadata of the blob, and compares them with those of the
-// bytes that it sent.
+// therefore asks for the metadata of the stored blob, and compares them with the metadata
+// of the bytes that it sent.
 type keepOperation struct {
 	client *Client
 	ref    domain.Ref

@@ -104,7 +104,7 @@ func sameReadAt(t *rapid.T, o Reader, content []byte, off int64, n int) {
 	gn, gerr := o.ReadAt(got, off)
 	wn, werr := bytes.NewReader(content).ReadAt(want, off)
 	if n == 0 {
-		werr = nil // bytes.Reader says io.EOF beyond the end even of nothing
+		werr = nil // bytes.Reader returns io.EOF beyond the end also for an empty p
 	}
 	if gn != wn || gerr != werr || !bytes.Equal(got[:gn], want[:wn]) {
 		t.Fatalf("ReadAt(%d bytes, %d) = %d, %v, want %d, %v", n, off, gn, gerr, wn, werr)
@@ -355,7 +355,7 @@ func TestConfirmedAndDropped(t *testing.T) {
 		wantErr(t, "Read of what was open", err, outputs.ErrNotFound)
 		_, err = p.Stat(t.Context(), b)
 		wantErr(t, "Stat", err, outputs.ErrNotFound)
-		// Another output with its name is not what was open.
+		// A reader does not continue with another blob that was stored under its ref.
 		mustKeep(t, p, b, random(2*chunkSize, 2))
 		_, err = o.Read(make([]byte, 1))
 		wantErr(t, "Read of what was open", err, outputs.ErrNotFound)

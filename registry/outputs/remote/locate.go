@@ -20,9 +20,9 @@ type Location struct {
 	// Process is the start of the process that settled the call. It has only the ID if
 	// the start is not on record.
 	Process events.ProcessStarted
-	// Addresses are the addresses of nodes that may have the blob, the most likely
-	// first: that of the process, and those of later processes of its host, one of
-	// which may have the store open now. Later processes come latest first, and
+	// Addresses are the addresses of nodes that may have the blob, the most likely first:
+	// the address of the process, and the addresses of later processes of its host, one
+	// of which may have the store open now. Later processes come latest first, and
 	// processes that are on record as ended come last.
 	Addresses []string
 }
@@ -102,8 +102,8 @@ func addressesOf(ctx context.Context, ledger *events.Ledger, process domain.Proc
 	return own, rankAddresses(append([]events.ProcessStarted{own}, later...), ended), nil
 }
 
-// rankAddresses returns the distinct addresses of processes in order, those of
-// processes without a recorded end first, at most maxAddresses.
+// rankAddresses returns the distinct addresses of processes in order, but first the
+// processes without a recorded end, at most maxAddresses.
 func rankAddresses(all []events.ProcessStarted, ended map[domain.ProcessID]bool) (addresses []string) {
 	for _, gone := range []bool{false, true} {
 		for _, p := range all {

@@ -47,9 +47,9 @@ type unreachableNode struct {
 // unreachable.
 const unreachableTTL = 5 * time.Second
 
-// OpenNodes combines the local blobs with those of the nodes of a ledger. The caller
-// stays the owner of local and ledger. The config applies to all nodes. If local is
-// nil, there is no local store, and Keep returns an outputs.ErrNotKept.
+// OpenNodes combines the local blobs with the blobs at the nodes of a ledger. The caller
+// stays the owner of local and ledger. The config applies to all nodes. If local is nil,
+// there is no local store, and Keep returns an outputs.ErrNotKept.
 func OpenNodes(local BlobStore, ledger *events.Ledger, cfg Config) *Nodes {
 	if local == nil {
 		local = emptyStore{}
@@ -248,7 +248,7 @@ func (j joinedErrors) Error() string {
 	return text
 }
 
-// An emptyStore has no blobs and stores none.
+// An emptyStore is a store without blobs, in which Keep fails.
 type emptyStore struct{}
 
 // Keep returns an outputs.ErrNotKept.

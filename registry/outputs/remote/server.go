@@ -88,7 +88,7 @@ func writeError(w http.ResponseWriter, err error) {
 	w.Header().Set(errorHeader, text)
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = fmt.Fprintln(w, truncate(err.Error())) // a client that is gone needs none; others read the header
+	_, _ = fmt.Fprintln(w, truncate(err.Error())) // a client that is gone needs no text; others read the header
 }
 
 // A deadlineWriter sets a write deadline for each part of a response, so that a client
@@ -131,7 +131,7 @@ func settlementOf(r *http.Request) (domain.EventID, error) {
 // setHeaders sets the headers that describe a blob.
 func setHeaders(w http.ResponseWriter, retained domain.Retained) {
 	w.Header().Set(retainedHeader, encodeRetained(retained))
-	w.Header().Set("Content-Type", "application/octet-stream") // no program guesses at, or shows, what a tool returned
+	w.Header().Set("Content-Type", "application/octet-stream") // so that no browser interprets the output of a tool
 	w.Header().Set("ETag", etag(retained))
 	if sum, err := hex.DecodeString(retained.SHA256); err == nil {
 		w.Header().Set("Repr-Digest", encodeDigest(sum))

@@ -38,9 +38,9 @@
 //
 // # Errors
 //
-// [ErrNoEndpoint] says that a folder has no endpoint, [ErrBadEndpoint] that the file is
-// invalid or not private, [ErrNoResponse] that the process at an endpoint does not
-// answer, and [ErrUnresponsive] that a holder did not answer until the timeout. A
+// [ErrNoEndpoint] reports a folder without an endpoint, [ErrBadEndpoint] an endpoint file
+// that is invalid or not private, [ErrNoResponse] a process at an endpoint that does not
+// respond, and [ErrUnresponsive] a holder that did not respond until the timeout. A
 // holder also returns the errors of packages embedded and outputs, and a client the
 // errors of packages eventstoredb and remote.
 package shared

@@ -16,8 +16,8 @@ type Checkpoints interface {
 	// SaveCheckpoint replaces the document under a name. It does not retain
 	// data.
 	SaveCheckpoint(ctx context.Context, name string, data []byte) error
-	// LoadCheckpoint returns the document under a name, or nil if there is
-	// none.
+	// LoadCheckpoint returns the document under a name, or nil if no document has
+	// the name.
 	LoadCheckpoint(ctx context.Context, name string) ([]byte, error)
 	// Sync returns nil when all documents saved before it are durable, and an
 	// error if they may be lost in a power cut.

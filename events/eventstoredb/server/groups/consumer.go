@@ -35,8 +35,8 @@ type Consumer struct {
 	ready chan struct{}
 	// queue has the deliveries that Next has not returned.
 	queue []queuedMessage
-	// inFlight has the unanswered deliveries, by event ID, including those in
-	// queue. Several streams may have events with the same ID.
+	// inFlight has the unanswered deliveries, by event ID, including the
+	// deliveries in queue. Several streams may have events with the same ID.
 	inFlight map[domain.EventID][]*message
 	// count is the number of messages in inFlight. It is at most Capacity.
 	count int
@@ -320,7 +320,7 @@ func (g *Group) pinnedLocked(text string) (best *Consumer) {
 }
 
 // correlation returns the $correlationId in an entry's metadata, or the entry's
-// stream if the metadata have none or are not JSON.
+// stream if the metadata lack it or are not JSON.
 func correlation(e events.Entry) string {
 	var metadata struct {
 		Correlation string `json:"$correlationId"`

@@ -87,7 +87,7 @@ func TestEntryTakenBackIsNotReturnedByNext(t *testing.T) {
 		c := b.join(b.create(key, nil), 3)
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
-		c.Ack(eventID(3)) // of which it was told elsewhere
+		c.Ack(eventID(3)) // whose ID the consumer knows from another source
 		b.wantDelivered(c, "s-1/1' s-1/2'")
 	})
 }

@@ -71,8 +71,8 @@ func Open(ctx context.Context, store events.Store, cfg Config) (*Groups, error) 
 }
 
 // load reads all groups from the store and replaces the ones in memory, which
-// must be closed. If it fails, it changes nothing. The caller holds changing,
-// except in Open.
+// must be closed. If it fails, the groups in memory stay as they were. The caller
+// holds changing, except in Open.
 func (g *Groups) load(ctx context.Context) error {
 	all := map[events.Stream]*groupState{}
 	for e, err := range events.Scan(ctx, g.store, events.Query{Filter: events.Filter{Categories: []string{Category}}}) {

@@ -75,9 +75,9 @@ func (k *groupState) apply(e events.Entry) error {
 	return nil
 }
 
-// park adds an entry to the parked ones, or removes it if in is false. It does
-// nothing if the entry already is in that state. Removing takes time in
-// proportion to the parked entries.
+// park adds an entry to the parked ones, or removes it if in is false. It has no
+// effect if the entry already is in that state. Removing takes time in proportion
+// to the parked entries.
 func (k *groupState) park(p ParkedEntry, in bool) {
 	if k.isParked(p.Stream, p.Revision) == in {
 		return
