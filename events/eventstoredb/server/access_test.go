@@ -26,6 +26,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 )
 
+// Each role may make the calls that its doc comment names, and no others.
 func TestRolesGrantTheirRights(t *testing.T) {
 	t.Parallel()
 	cert, _ := certificate(t)
@@ -84,6 +85,8 @@ func TestTLSVersions(t *testing.T) {
 	}
 }
 
+// A configuration that would send passwords in plain text, or serve other
+// machines without TLS and users, is refused with ErrNotSafe.
 func TestUnsafeConfigIsRefused(t *testing.T) {
 	t.Parallel()
 	cert, _ := certificate(t)

@@ -30,7 +30,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 )
 
-// A bare message is the bytes of a message, valid or not.
+// A bare is the bytes of a message, valid or not.
 type bare []byte
 
 // A bareCodec sends and receives messages as bytes.
@@ -101,7 +101,7 @@ var services = []struct {
 	{"event_store.client.streams.Streams", []string{"NoSuchMethod"}, false},
 }
 
-// offered are the methods that a ledger offers.
+// offered returns the methods that a ledger offers.
 func offered() (all []string) {
 	for _, s := range services {
 		for _, m := range s.methods {

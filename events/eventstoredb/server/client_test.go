@@ -26,6 +26,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 )
 
+// A stream is read in both directions from its start, its end and any revision.
 func TestReadStreamInBothDirections(t *testing.T) {
 	t.Parallel()
 	_, c := pair(t)
@@ -56,6 +57,7 @@ func TestReadStreamInBothDirections(t *testing.T) {
 	}
 }
 
+// $all is read in both directions from its start, its end and any position.
 func TestReadAllInBothDirections(t *testing.T) {
 	t.Parallel()
 	_, c := pair(t)
@@ -91,6 +93,7 @@ func TestReadAllInBothDirections(t *testing.T) {
 	}
 }
 
+// A read or subscription from a position after the end of the log is refused.
 func TestPositionAfterTheEndIsRefused(t *testing.T) {
 	t.Parallel()
 	_, c := pair(t)
@@ -108,6 +111,7 @@ func TestPositionAfterTheEndIsRefused(t *testing.T) {
 	}
 }
 
+// A read of a stream without entries is answered with StreamNotFound.
 func TestMissingStreamIsNotFound(t *testing.T) {
 	t.Parallel()
 	_, c := pair(t)
@@ -120,6 +124,7 @@ func TestMissingStreamIsNotFound(t *testing.T) {
 	}
 }
 
+// An append succeeds only if the stream has the expected revision.
 func TestAppendExpectsARevision(t *testing.T) {
 	t.Parallel()
 	store, c := pair(t)
@@ -161,6 +166,7 @@ func held(t *testing.T, store events.Store) (n int) {
 	return n
 }
 
+// A repeated append succeeds and adds no event.
 func TestRepeatedAppendChangesNothing(t *testing.T) {
 	t.Parallel()
 	store, c := pair(t)
@@ -185,6 +191,8 @@ func TestRepeatedAppendChangesNothing(t *testing.T) {
 	}
 }
 
+// A foreign event is returned with the ID, type, data and metadata that its
+// client sent.
 func TestForeignEventsAreReturnedUnchanged(t *testing.T) {
 	t.Parallel()
 	_, c := pair(t)
@@ -236,6 +244,8 @@ func TestLedgerRecordsAreReturnedUnchanged(t *testing.T) {
 	}
 }
 
+// Streams that Config.Writable does not open accept ledger records from the role
+// Ledger, and no other append.
 func TestOnlyLedgerRecordsAreAppendedToOtherStreams(t *testing.T) {
 	t.Parallel()
 	own, err := mapping.FromRecord(events.Record{ID: mint(1), Kind: "A", Version: 1, Time: time.Unix(0, 0).UTC(), Data: []byte("{}")})
@@ -300,6 +310,7 @@ func TestWritablePrefixes(t *testing.T) {
 	}
 }
 
+// Delete and Tombstone are refused, and the stream stays.
 func TestDeleteAndTombstoneAreRefused(t *testing.T) {
 	t.Parallel()
 	store, c := pair(t)
@@ -316,6 +327,7 @@ func TestDeleteAndTombstoneAreRefused(t *testing.T) {
 	}
 }
 
+// An append over the limit is refused, and none of its events is stored.
 func TestTooLargeAppendIsRefusedWhole(t *testing.T) {
 	t.Parallel()
 	store := eventstest.NewSlice()
@@ -361,6 +373,7 @@ func raw(t *testing.T, address string) *grpc.ClientConn {
 	return conn
 }
 
+// A request without a required field is refused with INVALID_ARGUMENT.
 func TestIncompleteRequestsAreRefused(t *testing.T) {
 	t.Parallel()
 	address := serve(t, eventstest.NewSlice(), everything)

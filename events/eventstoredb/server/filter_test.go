@@ -12,6 +12,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
+// The filter that the store applies is as narrow as the table says for each
+// expression.
 func TestFilterPushdownOfExpressions(t *testing.T) {
 	t.Parallel()
 	for expression, want := range map[string]struct{ streams, kinds events.Filter }{

@@ -179,7 +179,8 @@ func TestIndexCountsStreamsOfCancelledCallers(t *testing.T) {
 	}
 }
 
-// A rivalWriter appends some records of the first append before that append.
+// A rivalWriter is a store in which another caller appends some records of the
+// first append before that append.
 type rivalWriter struct {
 	*eventstest.Slice
 	once sync.Once

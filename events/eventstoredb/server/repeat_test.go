@@ -16,8 +16,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
 
-// An appendCase is an append of events that letters identify. It expects the
-// last revision at, or one of none, any and exists.
+// An appendCase is an append of events that letters identify. Its expected
+// revision is the last revision, or none, any or exists.
 type appendCase struct {
 	stream, expect, events string
 	at                     uint64

@@ -49,6 +49,7 @@ func wantReceived(t *testing.T, sub *esdb.Subscription, err error, want ...strin
 	}
 }
 
+// A subscriber receives each event after its start point once, in order.
 func TestSubscriberReceivesEachLaterEventOnce(t *testing.T) {
 	t.Parallel()
 	_, c := pair(t)
@@ -77,6 +78,8 @@ func TestSubscriberReceivesEachLaterEventOnce(t *testing.T) {
 	wantReceived(t, none, nil, "a-1x/0", "a-1x/1", "a-1x/2", "a-1x/3")
 }
 
+// A filtered subscription sends a checkpoint after each interval of examined
+// events.
 func TestFilteredSubscriptionSendsCheckpoints(t *testing.T) {
 	t.Parallel()
 	_, c := pair(t)
@@ -100,6 +103,8 @@ func TestFilteredSubscriptionSendsCheckpoints(t *testing.T) {
 	}
 }
 
+// A subscription with the header CaughtUpEachTime receives CaughtUp each time
+// that it has caught up.
 func TestCaughtUpIsSentEachTimeOnRequest(t *testing.T) {
 	t.Parallel()
 	_, c := pair(t)
@@ -112,8 +117,8 @@ func TestCaughtUpIsSentEachTimeOnRequest(t *testing.T) {
 	}
 }
 
-// A subscriber that receives nothing until more was written than flow control
-// lets pass does not delay another subscriber, and then receives every event.
+// A subscriber that receives no message until more was written than flow control
+// allows does not delay another subscriber, and then receives every event.
 func TestSlowSubscriberLosesNothingAndDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	kept, err := embedded.Open(t.Context(), "ledger", embedded.Config{FS: vfs.NewMem()})
@@ -162,6 +167,7 @@ func testSlowSubscriber(t *testing.T, store events.Store) {
 	}
 }
 
+// Shutdown ends subscriptions with UNAVAILABLE and waits for running calls.
 func TestShutdownEndsSubscriptionsAndWaitsForCalls(t *testing.T) {
 	t.Parallel()
 	stall := &stalled{Slice: eventstest.NewSlice(), began: make(chan struct{}), goOn: make(chan struct{})}
@@ -198,6 +204,7 @@ func TestShutdownEndsSubscriptionsAndWaitsForCalls(t *testing.T) {
 	}
 }
 
+// Shutdown ends the remaining calls when its context ends, and returns the cause.
 func TestShutdownEndsCallsWhenItsTimeIsUp(t *testing.T) {
 	t.Parallel()
 	stall := &stalled{Slice: eventstest.NewSlice(), began: make(chan struct{}), goOn: make(chan struct{})}

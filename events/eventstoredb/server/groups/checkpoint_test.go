@@ -100,6 +100,8 @@ func (u *uncertainStore) Append(ctx context.Context, s events.Stream, after even
 
 var errUncertain = errors.New("the append may have been made")
 
+// After a kill, a group delivers again only entries that were settled after its
+// last checkpoint.
 func TestKillLosesNothingSettledBeforeTheCheckpoint(t *testing.T) {
 	in(t, func(b *fixture) {
 		all := groups.Key{Name: "all"}
@@ -127,6 +129,8 @@ func TestKillLosesNothingSettledBeforeTheCheckpoint(t *testing.T) {
 	})
 }
 
+// A checkpoint is written when MinCheckpoint entries are settled and
+// CheckpointAfter has passed.
 func TestCheckpointWaitsForMinCheckpointOrItsTime(t *testing.T) {
 	in(t, func(b *fixture) {
 		b.write("s-1", "A", 3)
@@ -153,6 +157,7 @@ func TestCheckpointWaitsForMinCheckpointOrItsTime(t *testing.T) {
 	})
 }
 
+// A group writes at most one checkpoint in minCheckpointInterval.
 func TestCheckpointsAreRateLimited(t *testing.T) {
 	in(t, func(b *fixture) {
 		g := b.create(key, func(d *groups.Definition) { d.Settings.MaxCheckpoint = 1 })
@@ -198,6 +203,7 @@ func TestEntriesSettledDuringACheckpointCountForTheNext(t *testing.T) {
 	})
 }
 
+// A new group ignores the checkpoint of a deleted group with the same key.
 func TestCheckpointOfADeletedGroupIsIgnored(t *testing.T) {
 	in(t, func(b *fixture) {
 		b.write("s-1", "A", 2)
@@ -245,6 +251,7 @@ func TestCheckpointAheadOfTheLogIsIgnored(t *testing.T) {
 	}
 }
 
+// A GroupCheckpointed record of an earlier release sets the progress of a group.
 func TestCheckpointRecordIsRead(t *testing.T) {
 	in(t, func(b *fixture) {
 		b.write("s-1", "A", 3)
@@ -259,6 +266,7 @@ func TestCheckpointRecordIsRead(t *testing.T) {
 	})
 }
 
+// A checkpoint that could not be written is written again.
 func TestFailedCheckpointIsRetried(t *testing.T) {
 	in(t, func(b *fixture) {
 		for range 10 {
@@ -334,6 +342,8 @@ func TestParkedEntryIsRecordedOnceWhereTheCheckpointFails(t *testing.T) {
 	})
 }
 
+// A checkpoint is written after CheckpointAfter if MinCheckpoint is 0, and at
+// once after MaxCheckpoint settled entries.
 func TestCheckpointBoundsAreObeyed(t *testing.T) {
 	in(t, func(b *fixture) {
 		b.write("s-1", "A", 4)
@@ -364,6 +374,7 @@ func TestCheckpointBoundsAreObeyed(t *testing.T) {
 	})
 }
 
+// Entries that the filter excludes advance the checkpoint.
 func TestFilteredEntriesAdvanceTheCheckpoint(t *testing.T) {
 	in(t, func(b *fixture) {
 		filtered := groups.Key{Name: "filtered"}
@@ -379,6 +390,8 @@ func TestFilteredEntriesAdvanceTheCheckpoint(t *testing.T) {
 	})
 }
 
+// Restart loads a stopped group again, with the settings and the progress that
+// the store has. After Close it returns ErrStopped.
 func TestRestartLoadsRecordedGroups(t *testing.T) {
 	in(t, func(b *fixture) {
 		b.write("s-1", "A", 2)

@@ -13,6 +13,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/groups"
 )
 
+// A parked entry is not delivered again after a kill.
 func TestParkedEntryIsSkippedAfterAKill(t *testing.T) {
 	in(t, func(b *fixture) {
 		b.write("s-1", "A", 3)
@@ -24,6 +25,8 @@ func TestParkedEntryIsSkippedAfterAKill(t *testing.T) {
 	})
 }
 
+// Replayed entries come before waiting ones, and are recorded as released when
+// they are acknowledged.
 func TestReplayedEntriesComeFirstAndAreReleasedWhenAcknowledged(t *testing.T) {
 	in(t, func(b *fixture) {
 		b.write("s-1", "A", 4)
@@ -97,6 +100,8 @@ func eventID(n byte) (id domain.EventID) {
 	return id
 }
 
+// The entries of a consumer that leaves are delivered to the next consumer in
+// their order.
 func TestEntriesOfALeavingConsumerKeepTheirOrder(t *testing.T) {
 	in(t, func(b *fixture) {
 		b.write("s-1", "A", 9)
@@ -116,6 +121,7 @@ func TestEntriesOfALeavingConsumerKeepTheirOrder(t *testing.T) {
 	})
 }
 
+// A pinned consumer holds at most as many entries as its capacity.
 func TestPinnedConsumerHoldsAtMostItsCapacity(t *testing.T) {
 	in(t, func(b *fixture) {
 		b.write("s-1", "A", 4)
@@ -157,6 +163,7 @@ func TestCorrelatedEntriesGoToOneConsumer(t *testing.T) {
 	})
 }
 
+// RoundRobin delivers to the consumers in turn.
 func TestRoundRobinTakesTurns(t *testing.T) {
 	in(t, func(b *fixture) {
 		b.write("s-1", "A", 4)

@@ -186,6 +186,7 @@ func in(t *testing.T, f func(*fixture)) {
 	})
 }
 
+// A consumer holds at most as many unacknowledged entries as its capacity.
 func TestConsumerHoldsAtMostItsCapacity(t *testing.T) {
 	in(t, func(b *fixture) {
 		b.write("s-1", "A", 5)
@@ -198,6 +199,8 @@ func TestConsumerHoldsAtMostItsCapacity(t *testing.T) {
 	})
 }
 
+// An entry that is not answered in time is delivered again, and parked after
+// MaxRetries redeliveries.
 func TestUnansweredEntryIsRetriedThenParked(t *testing.T) {
 	in(t, func(b *fixture) {
 		b.write("s-1", "A", 3)
@@ -218,6 +221,7 @@ func TestUnansweredEntryIsRetriedThenParked(t *testing.T) {
 	})
 }
 
+// Each action of a nack has its documented effect.
 func TestNackActionsAreObeyed(t *testing.T) {
 	in(t, func(b *fixture) {
 		b.write("s-1", "A", 6)
@@ -238,6 +242,7 @@ func TestNackActionsAreObeyed(t *testing.T) {
 	})
 }
 
+// The unacknowledged entries of a consumer that leaves go to other consumers.
 func TestEntriesOfALeavingConsumerGoToOthers(t *testing.T) {
 	in(t, func(b *fixture) {
 		b.write("s-1", "A", 4)
@@ -252,6 +257,8 @@ func TestEntriesOfALeavingConsumerGoToOthers(t *testing.T) {
 	})
 }
 
+// A replayed entry stays recorded as parked until it is acknowledged, also across
+// a restart.
 func TestReplayDeliversParkedEntriesUntilAcknowledged(t *testing.T) {
 	in(t, func(b *fixture) {
 		b.write("s-1", "A", 3)
@@ -288,6 +295,7 @@ func TestReplayDeliversParkedEntriesUntilAcknowledged(t *testing.T) {
 	})
 }
 
+// A group continues at its checkpoint after a restart.
 func TestGroupResumesAtItsCheckpoint(t *testing.T) {
 	in(t, func(b *fixture) {
 		b.write("s-1", "A", 5)
@@ -300,6 +308,7 @@ func TestGroupResumesAtItsCheckpoint(t *testing.T) {
 	})
 }
 
+// A group reads at most as many unsettled entries as its buffer holds.
 func TestGroupBuffersABoundedNumberOfEntries(t *testing.T) {
 	in(t, func(b *fixture) {
 		b.write("s-1", "A", 30)
@@ -315,6 +324,7 @@ func TestGroupBuffersABoundedNumberOfEntries(t *testing.T) {
 	})
 }
 
+// Each strategy delivers entries to the consumers that its doc comment names.
 func TestStrategyChoosesTheConsumer(t *testing.T) {
 	in(t, func(b *fixture) {
 		for i := range 4 {
@@ -351,6 +361,8 @@ func TestStrategyChoosesTheConsumer(t *testing.T) {
 	})
 }
 
+// The entries of a pinned stream go to one consumer while the consumers stay the
+// same.
 func TestPinnedStreamsStayWithTheirConsumer(t *testing.T) {
 	in(t, func(b *fixture) {
 		g := b.create(groups.Key{Name: "pinned"}, func(d *groups.Definition) {
@@ -378,6 +390,8 @@ func TestPinnedStreamsStayWithTheirConsumer(t *testing.T) {
 	})
 }
 
+// A group of all streams delivers neither entries that its filter excludes nor
+// entries of groups' streams.
 func TestGroupOfAllSkipsFilteredEntriesAndGroupRecords(t *testing.T) {
 	in(t, func(b *fixture) {
 		everything := groups.Key{Name: "all"}
@@ -414,6 +428,8 @@ func length(b *fixture) (n int) {
 	return n
 }
 
+// Creating an existing group returns ErrExists, an update applies at once and
+// survives a restart, and a deletion ends the group and its consumers.
 func TestGroupsAreCreatedUpdatedAndDeletedOnce(t *testing.T) {
 	in(t, func(b *fixture) {
 		ctx := context.Background()
@@ -458,6 +474,7 @@ func TestGroupsAreCreatedUpdatedAndDeletedOnce(t *testing.T) {
 	})
 }
 
+// Create returns ErrBadGroup for an invalid definition.
 func TestInvalidGroupsAreRefused(t *testing.T) {
 	in(t, func(b *fixture) {
 		for name, spoil := range map[string]func(*groups.Definition){
@@ -499,7 +516,8 @@ func TestGroupStopsWhenAnotherProcessWritesItsStream(t *testing.T) {
 	})
 }
 
-// FuzzOpen opens groups with any record in a group's stream.
+// FuzzOpen checks that Open returns groups or an error, and does not panic, for
+// any record in a group's stream.
 func FuzzOpen(f *testing.F) {
 	f.Add("GroupCreated", []byte(`{"name":"g","settings":{"strategy":"Pinned","buffer":1,"max_checkpoint":1}}`))
 	f.Add("EntryParked", []byte(`{"stream":"s-1","revision":1}`))
