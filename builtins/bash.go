@@ -29,8 +29,8 @@ const bashInput = `{"properties":{"command":{"minLength":1,"pattern":"\\S"},"tim
 
 const defaultTimeout = 120_000 // milliseconds
 
-// limit returns the milliseconds after which the command is ended.
-func (c bashArgs) limit() int {
+// timeoutMillis returns the milliseconds after which the command is ended.
+func (c bashArgs) timeoutMillis() int {
 	if c.Timeout == 0 {
 		return defaultTimeout
 	}
@@ -64,44 +64,44 @@ func (s bashTool) run(ctx context.Context, in bashArgs, inv domain.Invocation) (
 	if strings.ContainsRune(in.Command, 0) {
 		return bashResult{}, domain.Fail("Unable to execute command: it holds a NUL, which no shell can be given")
 	}
-	held, err := s.holdScope(ctx, inv, in.Workdir)
+	held, err := s.acquireDirectory(ctx, inv, in.Workdir)
 	if err != nil {
-		return bashResult{}, orBecause(err, "Unable to execute command: %s", in.Command)
+		return bashResult{}, pathFailure(err, "Unable to execute command: %s", in.Command)
 	}
 	defer held.release()
-	where := held.target
+	where := held.resolved
 	script := shellcommand.Analyze(in.Command, shellcommand.Dialect(s.Shell), s.Environment...)
 	metadata, err := json.Marshal(map[string]string{"command": in.Command, "workdir": where.Path})
 	if err != nil {
 		return bashResult{}, err
 	}
-	if err := s.assert(ctx, inv, held, permission.Ask{Action: "bash", Resources: script.Resources, Spellings: script.Spellings, Save: script.SavePatterns, Metadata: metadata,
+	if err := s.assertPermission(ctx, inv, held, permission.Ask{Action: "bash", Resources: script.Resources, Spellings: script.Spellings, Save: script.SavePatterns, Metadata: metadata,
 		Preview: permission.TextPreview(domain.PreviewCommand, in.Command)}); err != nil {
 		return bashResult{}, err
 	}
-	dir, err := held.directory()
+	dir, err := held.verifiedDirectory()
 	if err != nil {
-		return bashResult{}, because(err, "Unable to execute command: %s", in.Command)
+		return bashResult{}, failure(err, "Unable to execute command: %s", in.Command)
 	}
 	r, err := process.Run(ctx, process.Command{
-		Program: s.Shell, Args: []string{"-c", shellcommand.Argument(in.Command)}, Dir: where.Path, Opened: dir, Env: s.Environment,
-		Limit: s.Capture, Timeout: time.Duration(in.limit()) * time.Millisecond, Grace: s.Grace,
+		Program: s.Shell, Args: []string{"-c", shellcommand.Argument(in.Command)}, Dir: where.Path, OpenDir: dir, Env: s.Environment,
+		CaptureLimit: s.CaptureLimit, Timeout: time.Duration(in.timeoutMillis()) * time.Millisecond, GracePeriod: s.Grace,
 	})
 	if ctx.Err() != nil && err != nil {
-		inv.Report(domain.Progress{Content: domain.Contents{domain.Text(excerpt(text(r.Output)))}})
+		inv.Report(domain.Progress{Content: domain.Contents{domain.Text(lastBytes(captureText(r.Output)))}})
 		return bashResult{}, err
 	}
 	if err != nil {
-		return bashResult{}, because(err, "Unable to execute command: %s", in.Command)
+		return bashResult{}, failure(err, "Unable to execute command: %s", in.Command)
 	}
-	return result(r, s.warnings(script)), nil
+	return newBashResult(r, s.warnings(script)), nil
 }
 
-// directory returns the directory to run in as it was opened before the
+// verifiedDirectory returns the directory to run in as it was opened before the
 // permission was asked. It returns an error where that is no directory, or the
 // path leads elsewhere by now.
-func (h *heldTarget) directory() (*os.File, error) {
-	handle, err := h.open()
+func (h *acquiredPath) verifiedDirectory() (*os.File, error) {
+	handle, err := h.verifiedHandle()
 	if err != nil {
 		return nil, err
 	}
@@ -120,8 +120,8 @@ func (s bashTool) warnings(sc shellcommand.Analysis) []string {
 	return warnings
 }
 
-func result(r process.Result, warnings []string) bashResult {
-	out := bashResult{Truncated: r.Output.Lost > 0, Lost: r.Output.Lost, Timeout: r.TimedOut, Output: text(r.Output), Warnings: warnings}
+func newBashResult(r process.RunResult, warnings []string) bashResult {
+	out := bashResult{Truncated: r.Output.Lost > 0, Lost: r.Output.Lost, Timeout: r.TimedOut, Output: captureText(r.Output), Warnings: warnings}
 	switch {
 	case r.TimedOut:
 	case r.Signal != 0:
@@ -132,9 +132,9 @@ func result(r process.Result, warnings []string) bashResult {
 	return out
 }
 
-// text returns a capture as text. It replaces invalid UTF-8, and marks the position at which
+// captureText returns a capture as text. It replaces invalid UTF-8, and marks the position at which
 // bytes were lost.
-func text(c process.Capture) string {
+func captureText(c process.Capture) string {
 	head := strings.ToValidUTF8(string(c.Head), "\ufffd")
 	if c.Lost == 0 {
 		return head
@@ -146,8 +146,8 @@ func text(c process.Capture) string {
 // in bytes.
 const maxExcerpt = 8 << 10
 
-// excerpt returns the end of a text.
-func excerpt(text string) string {
+// lastBytes returns the end of a text.
+func lastBytes(text string) string {
 	if len(text) <= maxExcerpt {
 		return text
 	}
@@ -167,19 +167,19 @@ func presentBash(in bashArgs, out domain.Encoded[bashResult]) []domain.Content {
 		output += fmt.Sprintf("\n\n[output capture truncated at the in-memory safety limit] (%d bytes lost)", c.Lost)
 	}
 	if c.Timeout {
-		output += fmt.Sprintf("\n\nCommand exceeded timeout of %d ms. Retry with a larger timeout if it needs more time.", in.limit())
+		output += fmt.Sprintf("\n\nCommand exceeded timeout of %d ms. Retry with a larger timeout if it needs more time.", in.timeoutMillis())
 	}
-	return []domain.Content{domain.Text(output), domain.Text(warned(c.Warnings) + ending(c))}
+	return []domain.Content{domain.Text(output), domain.Text(renderWarnings(c.Warnings) + describeEnd(c))}
 }
 
-func warned(warnings []string) string {
+func renderWarnings(warnings []string) string {
 	if len(warnings) == 0 {
 		return ""
 	}
 	return "Warnings:\n- " + strings.Join(warnings, "\n- ") + "\n\n"
 }
 
-func ending(c bashResult) string {
+func describeEnd(c bashResult) string {
 	switch {
 	case c.Timeout:
 		return "Command timed out before completion."

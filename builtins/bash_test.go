@@ -73,7 +73,7 @@ func TestTimeoutKeepsTheOutput(t *testing.T) {
 // Scenario 140.
 func TestLostOutputIsCounted(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, func(c *Config) { c.Capture = 100 })
+	b := newBench(t, func(c *Config) { c.CaptureLimit = 100 })
 	out, text := must[bashResult](t, b, "bash", input{"command": "head -c 1000 /dev/zero | tr '\\0' x; printf END"})
 	want := strings.Repeat("x", 50) + "\n\n[903 bytes lost here]\n\n" + strings.Repeat("x", 47) + "END"
 	if !out.Truncated || out.Lost != 903 || out.Output != want {
@@ -194,7 +194,7 @@ func TestCommandGetsTheDocumentedEnvironmentOnly(t *testing.T) {
 	if strings.Contains(text, "secret") || !strings.Contains(text, "kept1") || !strings.Contains(text, "kept2") || strings.Contains(text, "kept3") || !strings.Contains(text, "PATH=") {
 		t.Errorf("a command gets %s", text)
 	}
-	b = newBench(t, func(c *Config) { c.Environment = Environment(os.Environ(), "WANTED", "ABSENT") })
+	b = newBench(t, func(c *Config) { c.Environment = FilterEnvironment(os.Environ(), "WANTED", "ABSENT") })
 	if _, text := must[bashResult](t, b, "bash", input{"command": "env"}); !strings.Contains(text, "WANTED=kept3") || strings.Contains(text, "secret") || strings.Contains(text, "ABSENT") {
 		t.Errorf("with WANTED, a command gets %s", text)
 	}
@@ -211,7 +211,7 @@ func TestInheritedVariablesAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range Inherited {
+	for _, name := range InheritedVariables {
 		if !strings.Contains(string(doc), "`"+name+"`") {
 			t.Errorf("docs/operation.md does not name %s", name)
 		}

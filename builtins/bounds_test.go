@@ -94,12 +94,12 @@ func (e endingContext) Err() error {
 func TestStepsBetweenTwoLooksAtTheContextAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, pattern := range []string{"a", "a{0,900}b", "(a{0,30}){0,30}b", "a*a*a*a*b", "[^b]*c|a", "(?:[a-z]{0,900}c|a)", strings.Repeat("[a-z]{0,1000}", 9)} {
-		e, err := compile(pattern)
+		e, err := compileExpression(pattern)
 		if err != nil {
 			t.Fatalf("compile(%.40q) = %v", pattern, err)
 		}
-		size := e.window() + overlap
-		if steps := size * e.size * e.submatches(size); steps > 2*max(maxSteps, (minWindow+overlap)*maxInstruction) {
+		size := e.windowSize() + overlap
+		if steps := size * e.size * e.maxSubmatches(size); steps > 2*max(maxSteps, (minWindow+overlap)*maxInstruction) {
 			t.Errorf("a search for %.40q makes %d steps between two looks", pattern, steps)
 		}
 	}
@@ -110,14 +110,14 @@ func TestSearchOfALongLineEndsWithItsContext(t *testing.T) {
 	b := newBench(t, withoutProgram)
 	b.put(t, "a", strings.Repeat("a", 1<<20))
 	for _, pattern := range []string{"a{0,900}b", "[^b]*c|a"} {
-		e, err := compile(pattern)
+		e, err := compileExpression(pattern)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx := endingContext{t.Context(), new(atomic.Int32)}
 		ctx.looks.Store(3)
-		s := scanner{expression: e, limit: 10, out: &grepResult{}, room: 1 << 20}
-		if err := s.file(ctx, strings.NewReader(strings.Repeat("a", 1<<20)), "a"); !errors.Is(err, context.Canceled) {
+		s := scanner{expression: e, limit: 10, out: &grepResult{}, bytesLeft: 1 << 20}
+		if err := s.searchFile(ctx, strings.NewReader(strings.Repeat("a", 1<<20)), "a"); !errors.Is(err, context.Canceled) {
 			t.Errorf("a search for %s whose context ends on the way = %v, want its cause", pattern, err)
 		}
 	}
@@ -165,7 +165,7 @@ func TestPatternWithManyAlternativesIsRefused(t *testing.T) {
 	}
 	b.fails(t, "glob", input{"pattern": strings.Repeat("*", 5000)}, "it has 5000 bytes")
 	for pattern, want := range map[string]int{"a": 1, "{a,b}": 2, "{a,b}{c,d}": 4, "{a,{b,c}}x": 3, `\{a,b\}`: 1, "a,b": 1, "{a{1,2},b}{3,4}": 6, "{}": 1} {
-		if got := alternatives(pattern); got != want {
+		if got := countAlternatives(pattern); got != want {
 			t.Errorf("alternatives(%q) = %d, want %d", pattern, got, want)
 		}
 	}

@@ -34,10 +34,10 @@ type Permission interface {
 	Check(domain.Invocation, permission.Ask) permission.Evaluation
 }
 
-// Outputs opens complete outputs in managed storage. Open returns the bytes, which the caller
+// OutputOpener opens complete outputs in managed storage. Open returns the bytes, which the caller
 // closes, and the output's metadata. It returns ErrAbsent for an output that never existed and
 // a *Pruned for one that was removed.
-type Outputs interface {
+type OutputOpener interface {
 	Open(context.Context, domain.Ref) (io.ReadCloser, domain.Retained, error)
 }
 
@@ -66,18 +66,18 @@ type Config struct {
 	Workspace  *workspace.Root
 	Permission Permission
 	// Outputs opens output references. Nil: read refuses them.
-	Outputs Outputs
+	Outputs OutputOpener
 	// Shell is the program that runs a command line given after -c. Empty:
 	// /bin/sh.
 	Shell string
 	// Environment is that of the commands, as KEY=VALUE. Nil: the variables of
-	// this process that [Inherited] names.
+	// this process that [InheritedVariables] names.
 	Environment []string
 	// Grace is how long a command may take to terminate. Zero: 3 seconds.
 	Grace time.Duration
-	// Capture is how many bytes of a command's output are captured. Zero: 1
+	// CaptureLimit is how many bytes of a command's output are captured. Zero: 1
 	// MiB.
-	Capture int
+	CaptureLimit int
 	// SearchProgram is the path of ripgrep. Empty: rg, if it is in PATH when
 	// the tools are made. NoSearchProgram: none.
 	SearchProgram string
@@ -85,8 +85,8 @@ type Config struct {
 
 const defaultShell = "/bin/sh"
 
-// complete returns the Config with its defaults, or an ErrBadConfig.
-func (c Config) complete() (Config, error) {
+// withDefaults returns the Config with its defaults, or an ErrBadConfig.
+func (c Config) withDefaults() (Config, error) {
 	switch {
 	case c.Workspace == nil:
 		return c, fmt.Errorf("%w: Workspace is not set", ErrBadConfig)
@@ -94,8 +94,8 @@ func (c Config) complete() (Config, error) {
 		return c, fmt.Errorf("%w: Permission is not set", ErrBadConfig)
 	case c.Grace < 0:
 		return c, fmt.Errorf("%w: Grace is %v", ErrBadConfig, c.Grace)
-	case c.Capture < 0 || c.Capture == 1:
-		return c, fmt.Errorf("%w: Capture is %d, which is not 0 or at least 2", ErrBadConfig, c.Capture)
+	case c.CaptureLimit < 0 || c.CaptureLimit == 1:
+		return c, fmt.Errorf("%w: Capture is %d, which is not 0 or at least 2", ErrBadConfig, c.CaptureLimit)
 	}
 	if c.Shell == "" {
 		c.Shell = defaultShell
@@ -104,7 +104,7 @@ func (c Config) complete() (Config, error) {
 		return c, fmt.Errorf("%w: Shell: %w", ErrBadConfig, err)
 	}
 	if c.Environment == nil {
-		c.Environment = Environment(os.Environ())
+		c.Environment = FilterEnvironment(os.Environ())
 	}
 	switch c.SearchProgram {
 	case NoSearchProgram:
@@ -122,7 +122,7 @@ func (c Config) complete() (Config, error) {
 // Tools returns the tools read, write, edit, glob, grep and bash by name. The permission
 // action of write is edit. It returns an ErrBadConfig that names the invalid field.
 func Tools(c Config) (map[string]domain.Tool, error) {
-	c, err := c.complete()
+	c, err := c.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("make builtin tools: %w", err)
 	}
@@ -140,60 +140,60 @@ func Tools(c Config) (map[string]domain.Tool, error) {
 		}
 	}
 	for _, name := range []string{"write", "edit"} {
-		tools[name] = domain.WithAction(editing, tools[name])
+		tools[name] = domain.WithAction(actionEdit, tools[name])
 	}
 	return maps.Clone(tools), nil
 }
 
 // The permission actions that are not the name of the tool.
 const (
-	editing  = "edit"
-	external = "external_directory"
+	actionEdit     = "edit"
+	actionExternal = "external_directory"
 )
 
-// anything saves that an action is allowed on every resource.
-var anything = []string{"*"}
+// everyResource saves that an action is allowed on every resource.
+var everyResource = []string{"*"}
 
-// A heldTarget is a target that a call has open while it asks for permission.
-type heldTarget struct {
-	target workspace.Target
-	handle *workspace.Handle // nil if the target could not be opened
-	broken error             // why
-	asked  bool              // somebody was asked, which takes time
-	// approved is the content of a file to edit that the question was about. Nil:
+// A acquiredPath is a target that a call has open while it asks for permission.
+type acquiredPath struct {
+	resolved    workspace.ResolvedPath
+	handle      *workspace.Handle // nil if the target could not be opened
+	openErr     error             // why
+	personAsked bool              // somebody was asked, which takes time
+	// approvedContent is the content of a file to edit that the question was about. Nil:
 	// nobody was asked, or it could not be edited.
-	approved []byte
+	approvedContent []byte
 }
 
-// hold opens a target before permission is requested. It stores an error of the open until
+// acquire opens a target before permission is requested. It stores an error of the open until
 // permission is granted, because the error would reveal something about the target.
-func (c Config) hold(target workspace.Target) *heldTarget {
+func (c Config) acquire(target workspace.ResolvedPath) *acquiredPath {
 	handle, err := target.Acquire()
-	return &heldTarget{target: target, handle: handle, broken: err}
+	return &acquiredPath{resolved: target, handle: handle, openErr: err}
 }
 
 // release closes the target.
-func (h *heldTarget) release() {
+func (h *acquiredPath) release() {
 	if h.handle != nil {
 		h.handle.Close()
 	}
 }
 
-// open returns the target as hold opened it. If a person decided in the meantime, it returns
+// verifiedHandle returns the target as hold opened it. If a person decided in the meantime, it returns
 // workspace.ErrChanged if the path now leads to another file.
-func (h *heldTarget) open() (*workspace.Handle, error) {
-	if h.broken != nil {
-		return nil, h.broken
+func (h *acquiredPath) verifiedHandle() (*workspace.Handle, error) {
+	if h.openErr != nil {
+		return nil, h.openErr
 	}
-	if !h.asked {
+	if !h.personAsked {
 		return h.handle, nil
 	}
 	return h.handle, h.handle.Verify()
 }
 
-// enter asks to leave the workspace, if the target lies outside.
-func (c Config) enter(ctx context.Context, inv domain.Invocation, h *heldTarget) error {
-	t := h.target
+// assertExternal asks to leave the workspace, if the target lies outside.
+func (c Config) assertExternal(ctx context.Context, inv domain.Invocation, h *acquiredPath) error {
+	t := h.resolved
 	if t.External == "" {
 		return nil
 	}
@@ -205,35 +205,35 @@ func (c Config) enter(ctx context.Context, inv domain.Invocation, h *heldTarget)
 	if directory := strings.TrimSuffix(t.External, "/*"); directory != "" { // that of the root is every file
 		save = []string{shellcommand.LiteralPattern(directory) + "/*"}
 	}
-	return c.assert(ctx, inv, h, permission.Ask{Action: external, Resources: []string{t.External}, Save: save, Metadata: metadata})
+	return c.assertPermission(ctx, inv, h, permission.Ask{Action: actionExternal, Resources: []string{t.External}, Save: save, Metadata: metadata})
 }
 
-// assert asks, and notes whether that may have taken a person's time.
-func (c Config) assert(ctx context.Context, inv domain.Invocation, h *heldTarget, ask permission.Ask) error {
-	h.asked = h.asked || c.Permission.Check(inv, ask).Effect == domain.Ask
+// assertPermission asks, and notes whether that may have taken a person's time.
+func (c Config) assertPermission(ctx context.Context, inv domain.Invocation, h *acquiredPath, ask permission.Ask) error {
+	h.personAsked = h.personAsked || c.Permission.Check(inv, ask).Effect == domain.Ask
 	return c.Permission.Assert(ctx, inv, ask)
 }
 
-// ask asks for an action on the target; an answer for always allows the action
+// assertOne asks for an action on the target; an answer for always allows the action
 // on everything. show makes the text that the question shows; it may be nil.
-func (c Config) ask(ctx context.Context, inv domain.Invocation, h *heldTarget, action, resource string, metadata any, show func(context.Context) (domain.Preview, error)) error {
+func (c Config) assertOne(ctx context.Context, inv domain.Invocation, h *acquiredPath, action, resource string, metadata any, show func(context.Context) (domain.Preview, error)) error {
 	data, err := json.Marshal(metadata)
 	if err != nil {
 		return err
 	}
-	return c.assert(ctx, inv, h, permission.Ask{Action: action, Resources: []string{resource}, Save: anything, Metadata: data, Preview: show})
+	return c.assertPermission(ctx, inv, h, permission.Ask{Action: action, Resources: []string{resource}, Save: everyResource, Metadata: data, Preview: show})
 }
 
-// because returns a failure with the text of err that the model reads.
-func because(err error, format string, args ...any) error {
-	return domain.Fail("%s: %s", fmt.Sprintf(format, args...), cause(err))
+// failure returns a failure with the text of err that the model reads.
+func failure(err error, format string, args ...any) error {
+	return domain.Fail("%s: %s", fmt.Sprintf(format, args...), rootCause(err))
 }
 
-// cause returns the root of a system error, without the paths in its text.
-func cause(err error) error {
-	type pathError interface{ Timeout() bool }
+// rootCause returns the root of a system error, without the paths in its text.
+func rootCause(err error) error {
+	type pathUnusable interface{ Timeout() bool }
 	for {
-		_, ofSystem := err.(pathError)
+		_, ofSystem := err.(pathUnusable)
 		inner := errors.Unwrap(err)
 		if !ofSystem || inner == nil {
 			return err

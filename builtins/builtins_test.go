@@ -17,9 +17,9 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// door is a Permission that remembers what it was asked. What it answers is
+// fakePermission is a Permission that remembers what it was asked. What it answers is
 // for decide to say; without, it is yes.
-type door struct {
+type fakePermission struct {
 	mu     sync.Mutex
 	asked  []permission.Ask
 	decide func(permission.Ask) error
@@ -27,7 +27,7 @@ type door struct {
 	shown  []domain.Preview
 }
 
-func (d *door) Assert(ctx context.Context, inv domain.Invocation, a permission.Ask) error {
+func (d *fakePermission) Assert(ctx context.Context, inv domain.Invocation, a permission.Ask) error {
 	d.mu.Lock()
 	d.asked = append(d.asked, a)
 	d.mu.Unlock()
@@ -47,12 +47,12 @@ func (d *door) Assert(ctx context.Context, inv domain.Invocation, a permission.A
 }
 
 // Check goes by the rules. Without, everything is asked about.
-func (d *door) Check(_ domain.Invocation, a permission.Ask) permission.Evaluation {
+func (d *fakePermission) Check(_ domain.Invocation, a permission.Ask) permission.Evaluation {
 	return permission.EvaluateRules(d.rules, a)
 }
 
 // order returns what was asked, as "action resource,resource".
-func (d *door) order() []string {
+func (d *fakePermission) order() []string {
 	var order []string
 	for _, a := range d.asked {
 		order = append(order, a.Action+" "+strings.Join(a.Resources, ","))
@@ -72,7 +72,7 @@ func refuse(action string) func(permission.Ask) error {
 
 // bench is a workspace with the tools, beside a directory that is not in it.
 type bench struct {
-	*door
+	*fakePermission
 	dir, outside string
 	config       Config
 	tools        map[string]domain.Tool
@@ -84,7 +84,7 @@ func newBench(t testing.TB, change ...func(*Config)) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{door: &door{}, dir: filepath.Join(parent, "work"), outside: filepath.Join(parent, "outside")}
+	b := &bench{fakePermission: &fakePermission{}, dir: filepath.Join(parent, "work"), outside: filepath.Join(parent, "outside")}
 	if err := errors.Join(os.Mkdir(b.dir, 0o755), os.Mkdir(b.outside, 0o755)); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func newBench(t testing.TB, change ...func(*Config)) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { root.Close() })
-	b.config = Config{Workspace: root, Permission: b.door, Grace: 100 * time.Millisecond}
+	b.config = Config{Workspace: root, Permission: b.fakePermission, Grace: 100 * time.Millisecond}
 	for _, f := range change {
 		f(&b.config)
 	}
@@ -196,7 +196,7 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 		"Shell":         func(c *Config) { c.Shell = "/no/such/shell" },
 		"SearchProgram": func(c *Config) { c.SearchProgram = "/no/such/rg" },
 		"Grace":         func(c *Config) { c.Grace = -1 },
-		"Capture":       func(c *Config) { c.Capture = 1 },
+		"Capture":       func(c *Config) { c.CaptureLimit = 1 },
 	} {
 		c := good
 		change(&c)

@@ -11,13 +11,13 @@ import (
 // The limits of a diff. Lines that the beginnings and the ends of both texts
 // have in common are cut off first and cost no memory.
 const (
-	maxDiffed  = 2 << 20  // bytes of both texts that are compared line by line
-	maxCoarse  = 64 << 10 // bytes of each text that are shown if that is exceeded
-	aroundDiff = udiff.DefaultContextLines
+	maxDiffInput = 2 << 20  // bytes of both texts that are compared line by line
+	maxDiffSide  = 64 << 10 // bytes of each text that are shown if that is exceeded
+	diffContext  = udiff.DefaultContextLines
 )
 
-// A difference is how a text differs from another one.
-type difference struct {
+// A diffResult is how a text differs from another one.
+type diffResult struct {
 	patch     string // a unified diff
 	additions int    // lines
 	deletions int
@@ -25,14 +25,14 @@ type difference struct {
 }
 
 // diff compares two texts of a file.
-func diff(file, before, after string) difference {
-	head, tail := common(before, after)
+func diff(file, before, after string) diffResult {
+	head, tail := commonLines(before, after)
 	first := strings.Count(before[:head], "\n")
 	before, after = before[head:len(before)-tail], after[head:len(after)-tail]
-	if len(before)+len(after) > maxDiffed {
-		return coarse(file, before, after, first)
+	if len(before)+len(after) > maxDiffInput {
+		return truncatedDiff(file, before, after, first)
 	}
-	d := difference{}
+	d := diffResult{}
 	var b strings.Builder
 	n := 0
 	for line := range strings.Lines(udiff.Unified("a/"+file, "b/"+file, before, after)) {
@@ -64,9 +64,9 @@ func renumber(header string, by int) string {
 	return strings.Join(fields, " ") + "\n"
 }
 
-// common returns the sizes of the common prefix and suffix of two texts in lines, without the
+// commonLines returns the sizes of the common prefix and suffix of two texts in lines, without the
 // lines that a diff shows as context.
-func common(a, b string) (head, tail int) {
+func commonLines(a, b string) (head, tail int) {
 	n := min(len(a), len(b))
 	for head < n && a[head] == b[head] {
 		head++
@@ -78,11 +78,11 @@ func common(a, b string) (head, tail int) {
 		tail++
 	}
 	at := head
-	for range aroundDiff + 1 {
+	for range diffContext + 1 {
 		at = strings.LastIndexByte(a[:max(at, 0)], '\n')
 	}
 	end := len(a) - tail
-	for range aroundDiff + 1 {
+	for range diffContext + 1 {
 		next := strings.IndexByte(a[end:], '\n')
 		if next < 0 {
 			end = len(a)
@@ -93,14 +93,14 @@ func common(a, b string) (head, tail int) {
 	return at + 1, len(a) - end
 }
 
-// coarse returns the beginning of each side of a change between texts that are too long to
+// truncatedDiff returns the beginning of each side of a change between texts that are too long to
 // compare line by line.
-func coarse(file, before, after string, first int) difference {
-	d := difference{additions: lines(after), deletions: lines(before), truncated: true}
+func truncatedDiff(file, before, after string, first int) diffResult {
+	d := diffResult{additions: countLines(after), deletions: countLines(before), truncated: true}
 	var b strings.Builder
 	fmt.Fprintf(&b, "--- a/%s\n+++ b/%s\n@@ -%d,%d +%d,%d @@\n", file, file, first+1, d.deletions, first+1, d.additions)
 	for _, side := range []struct{ sign, text string }{{"-", before}, {"+", after}} {
-		shown := strings.ToValidUTF8(side.text[:min(len(side.text), maxCoarse)], "")
+		shown := strings.ToValidUTF8(side.text[:min(len(side.text), maxDiffSide)], "")
 		for line := range strings.Lines(shown) {
 			b.WriteString(side.sign + strings.TrimSuffix(line, "\n") + "\n")
 		}
@@ -109,8 +109,8 @@ func coarse(file, before, after string, first int) difference {
 	return d
 }
 
-// lines returns how many lines a text has, the last one counted without an end.
-func lines(text string) int {
+// countLines returns how many lines a text has, the last one counted without an end.
+func countLines(text string) int {
 	n := strings.Count(text, "\n")
 	if text != "" && !strings.HasSuffix(text, "\n") {
 		n++

@@ -3,7 +3,7 @@
 //
 // [Tools] returns them under their names from a [Config]: the files they reach
 // are those of a workspace.Root, what they may do is asked of a [Permission],
-// and complete outputs of other calls are opened through [Outputs]. Each tool
+// and complete outputs of other calls are opened through [OutputOpener]. Each tool
 // lies in a file of its own, with the words that a model reads of it in a .md
 // beside it.
 //
@@ -33,7 +33,7 @@
 //     can run another without naming it.
 //   - An answer for always to bash allows the same commands again, or the prefix
 //     of a command that runs no other program.
-//   - A command gets the environment variables that [Inherited] names, and those
+//   - A command gets the environment variables that [InheritedVariables] names, and those
 //     of its Config, and no other.
 //   - The new text of an edit is literal. A byte order mark and the line ends of
 //     a file survive an edit. An edit that finds its file changed leaves it so.

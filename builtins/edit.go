@@ -26,12 +26,12 @@ type editArgs struct {
 
 // editResult is the output of the tool edit.
 type editResult struct {
-	Files        []changed `json:"files"`
-	Replacements int       `json:"replacements"`
+	Files        []fileChange `json:"files"`
+	Replacements int          `json:"replacements"`
 }
 
-// changed is a file that was changed.
-type changed struct {
+// fileChange is a file that was changed.
+type fileChange struct {
 	File      string `json:"file"`
 	Patch     string `json:"patch"`  // a unified diff
 	Status    string `json:"status"` // modified
@@ -67,41 +67,41 @@ func (e editTool) edit(ctx context.Context, in editArgs, inv domain.Invocation) 
 	}
 	target, err := e.Workspace.Resolve(in.Path)
 	if err != nil {
-		return editResult{}, because(err, "Unable to edit %s", in.Path)
+		return editResult{}, failure(err, "Unable to edit %s", in.Path)
 	}
-	held := e.hold(target)
+	held := e.acquire(target)
 	defer held.release()
-	if err := e.enter(ctx, inv, held); err != nil {
+	if err := e.assertExternal(ctx, inv, held); err != nil {
 		return editResult{}, err
 	}
 	metadata := map[string]any{"path": target.Path, "replaceAll": in.ReplaceAll, "old_bytes": len(in.OldString), "new_bytes": len(in.NewString)}
-	show := func(ctx context.Context) (domain.Preview, error) { return showEdit(held, in), ctx.Err() }
-	if err := e.ask(ctx, inv, held, editing, target.Resource, metadata, show); err != nil {
+	show := func(ctx context.Context) (domain.Preview, error) { return previewEdit(held, in), ctx.Err() }
+	if err := e.assertOne(ctx, inv, held, actionEdit, target.Resource, metadata, show); err != nil {
 		return editResult{}, err
 	}
-	handle, err := held.open()
+	handle, err := held.verifiedHandle()
 	if err != nil {
-		return editResult{}, notEdited(err, in)
+		return editResult{}, editFailure(err, in)
 	}
-	before, err := editable(handle)
+	before, err := readEditable(handle)
 	if err != nil {
-		return editResult{}, notEdited(err, in)
+		return editResult{}, editFailure(err, in)
 	}
-	if held.approved != nil && !bytes.Equal(before, held.approved) {
-		return editResult{}, notEdited(workspace.ErrChanged, in)
+	if held.approvedContent != nil && !bytes.Equal(before, held.approvedContent) {
+		return editResult{}, editFailure(workspace.ErrChanged, in)
 	}
-	after, n, err := substitute(string(before), in)
+	after, n, err := applyEdit(string(before), in)
 	if err != nil {
 		return editResult{}, err
 	}
 	if err := e.replace(handle, before, []byte(after)); err != nil {
-		return editResult{}, notEdited(err, in)
+		return editResult{}, editFailure(err, in)
 	}
-	return editResult{[]changed{change(target.Resource, string(before), after)}, n}, nil
+	return editResult{[]fileChange{newFileChange(target.Resource, string(before), after)}, n}, nil
 }
 
-// editable returns the content of a file that can be edited.
-func editable(h *workspace.Handle) ([]byte, error) {
+// readEditable returns the content of a file that can be edited.
+func readEditable(h *workspace.Handle) ([]byte, error) {
 	before, err := h.ReadAll(maxEdit)
 	if err == nil && !utf8.Valid(before) {
 		err = errors.New("it is not UTF-8 text")
@@ -109,50 +109,50 @@ func editable(h *workspace.Handle) ([]byte, error) {
 	return before, err
 }
 
-// showEdit returns the diff that a person decides about. A call that would fail requests
+// previewEdit returns the diff that a person decides about. A call that would fail requests
 // permission too: a failure without a decision would tell the model the content of a file that
 // it may not read.
-func showEdit(held *heldTarget, in editArgs) domain.Preview {
+func previewEdit(held *acquiredPath, in editArgs) domain.Preview {
 	var before []byte
-	err := held.broken
+	err := held.openErr
 	if err == nil {
-		before, err = editable(held.handle)
+		before, err = readEditable(held.handle)
 	}
 	var after string
 	if err == nil {
-		after, _, err = substitute(string(before), in)
+		after, _, err = applyEdit(string(before), in)
 	}
 	if err != nil {
-		return domain.NewPreview(domain.PreviewContent, fmt.Sprintf("The edit changes nothing: %v\n%sold:\n%s\nnew:\n%s", cause(err), otherNames(held), in.OldString, in.NewString))
+		return domain.NewPreview(domain.PreviewContent, fmt.Sprintf("The edit changes nothing: %v\n%sold:\n%s\nnew:\n%s", rootCause(err), hardLinkWarning(held), in.OldString, in.NewString))
 	}
-	held.approved = before
-	return domain.NewPreview(domain.PreviewDiff, otherNames(held)+diff(held.target.Resource, string(before), after).patch)
+	held.approvedContent = before
+	return domain.NewPreview(domain.PreviewDiff, hardLinkWarning(held)+diff(held.resolved.Resource, string(before), after).patch)
 }
 
-// otherNames warns of hard links: a change goes to all names of a file.
-func otherNames(held *heldTarget) string {
+// hardLinkWarning warns of hard links: a change goes to all names of a file.
+func hardLinkWarning(held *acquiredPath) string {
 	if held.handle == nil {
 		return ""
 	}
-	if n := held.handle.Names(); n > 1 {
+	if n := held.handle.LinkCount(); n > 1 {
 		return fmt.Sprintf("The file has %d names (hard links), and all of them change.\n", n)
 	}
 	return ""
 }
 
-// notEdited ends a call whose file cannot be read or written.
-func notEdited(err error, in editArgs) error {
+// editFailure ends a call whose file cannot be read or written.
+func editFailure(err error, in editArgs) error {
 	if errors.Is(err, workspace.ErrChanged) {
 		return domain.Fail("File changed after permission approval. Read it again before editing.")
 	}
-	return because(err, "Unable to edit %s", in.Path)
+	return failure(err, "Unable to edit %s", in.Path)
 }
 
-// substitute returns content with the edit made, and how often it was. A byte
+// applyEdit returns content with the edit made, and how often it was. A byte
 // order mark stays out of it.
-func substitute(content string, in editArgs) (string, int, error) {
+func applyEdit(content string, in editArgs) (string, int, error) {
 	text, marked := strings.CutPrefix(content, bom)
-	before, after := inLineEnds(text, strings.TrimPrefix(in.OldString, bom), strings.TrimPrefix(in.NewString, bom))
+	before, after := matchLineEnds(text, strings.TrimPrefix(in.OldString, bom), strings.TrimPrefix(in.NewString, bom))
 	n := strings.Count(text, before)
 	switch {
 	case before == "" || n == 0:
@@ -172,9 +172,9 @@ func substitute(content string, in editArgs) (string, int, error) {
 	return text, n, nil
 }
 
-// inLineEnds converts an edit to the line ends of a text. One with both kinds
+// matchLineEnds converts an edit to the line ends of a text. One with both kinds
 // takes the edit as it is where that matches, and else with CRLF.
-func inLineEnds(text, before, after string) (string, string) {
+func matchLineEnds(text, before, after string) (string, string) {
 	const lf, crlf = "\n", "\r\n"
 	unix := func(s string) string { return strings.ReplaceAll(s, crlf, lf) }
 	dos := func(s string) string { return strings.ReplaceAll(unix(s), lf, crlf) }
@@ -189,10 +189,10 @@ func inLineEnds(text, before, after string) (string, string) {
 	return dos(before), dos(after)
 }
 
-// change describes the change of a file.
-func change(file, before, after string) changed {
+// newFileChange describes the change of a file.
+func newFileChange(file, before, after string) fileChange {
 	d := diff(file, before, after)
-	return changed{File: file, Patch: d.patch, Truncated: d.truncated, Status: "modified", Additions: d.additions, Deletions: d.deletions}
+	return fileChange{File: file, Patch: d.patch, Truncated: d.truncated, Status: "modified", Additions: d.additions, Deletions: d.deletions}
 }
 
 // The limits of the preview of an edit.
@@ -207,8 +207,8 @@ func presentEdit(in editArgs, out domain.Encoded[editResult]) []domain.Content {
 		return nil
 	}
 	var diff bytes.Buffer
-	preview(&diff, "-", in.OldString)
-	preview(&diff, "+", in.NewString)
+	writePreview(&diff, "-", in.OldString)
+	writePreview(&diff, "+", in.NewString)
 	fence := "```"
 	for strings.Contains(diff.String(), fence) {
 		fence += "`"
@@ -217,22 +217,22 @@ func presentEdit(in editArgs, out domain.Encoded[editResult]) []domain.Content {
 		e.Files[0].File, e.Replacements, fence, diff.String(), fence))}
 }
 
-// preview writes the first lines of one side of an edit.
-func preview(to *bytes.Buffer, sign, side string) {
+// writePreview writes the first lines of one side of an edit.
+func writePreview(to *bytes.Buffer, sign, side string) {
 	if side == "" {
 		return
 	}
 	lines := strings.Split(strings.TrimSuffix(strings.ReplaceAll(side, "\r\n", "\n"), "\n"), "\n")
 	for _, line := range lines[:min(len(lines), previewLines)] {
-		fmt.Fprintf(to, "%s %s\n", sign, shorten(line, previewRunes))
+		fmt.Fprintf(to, "%s %s\n", sign, truncateRunes(line, previewRunes))
 	}
 	if len(lines) > previewLines {
 		fmt.Fprintf(to, "%s ...\n", sign)
 	}
 }
 
-// shorten returns the first runes of a line, and that there are more.
-func shorten(line string, limit int) string {
+// truncateRunes returns the first runes of a line, and that there are more.
+func truncateRunes(line string, limit int) string {
 	n := 0
 	for at := range line {
 		if n == limit {

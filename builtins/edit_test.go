@@ -117,7 +117,7 @@ func TestStaleEditChangesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.put(t, "a", "one")
-	c, err := b.config.complete()
+	c, err := b.config.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func FuzzSubstitute(f *testing.F) {
 		if before == "" || before == after {
 			return
 		}
-		got, n, err := substitute(content, editArgs{OldString: before, NewString: after, ReplaceAll: all})
+		got, n, err := applyEdit(content, editArgs{OldString: before, NewString: after, ReplaceAll: all})
 		if err != nil {
 			if _, ok := errors.AsType[*domain.Failure](err); !ok || got != "" || n != 0 {
 				t.Fatalf("substitute = %q, %d, %v", got, n, err)
@@ -199,7 +199,7 @@ func FuzzSubstitute(f *testing.F) {
 			t.Fatalf("substitute made %d replacements, all is %v", n, all)
 		}
 		text, marked := strings.CutPrefix(content, bom)
-		find, put := inLineEnds(text, strings.TrimPrefix(before, bom), strings.TrimPrefix(after, bom))
+		find, put := matchLineEnds(text, strings.TrimPrefix(before, bom), strings.TrimPrefix(after, bom))
 		parts := strings.Split(text, find)
 		want := strings.Join(parts, put)
 		if marked {

@@ -28,11 +28,11 @@ type globResult struct {
 	Truncated bool          `json:"truncated,omitempty"`
 	Total     int           `json:"total"`            // how many files were found, returned or not
 	Unread    []string      `json:"unread,omitempty"` // directories that could not be read
-	LeftOut   withheldFiles `json:"left_out,omitzero"`
+	Withheld  withheldFiles `json:"left_out,omitzero"`
 }
 
-// rooted returns the absolute paths of names in a directory.
-func rooted(t workspace.Target, names []string) []string {
+// absolutePaths returns the absolute paths of names in a directory.
+func absolutePaths(t workspace.ResolvedPath, names []string) []string {
 	var paths []string
 	for _, name := range names {
 		paths = append(paths, path.Join(t.Path, name))
@@ -40,18 +40,18 @@ func rooted(t workspace.Target, names []string) []string {
 	return paths
 }
 
-// maxFound is how many files or matches are returned at most.
-const maxFound = 100_000
+// maxResults is how many files or matches are returned at most.
+const maxResults = 100_000
 
-// maxFoundBytes is about how much of files or matches is returned at most.
-const maxFoundBytes = 16 << 20
+// maxResultBytes is about how much of files or matches is returned at most.
+const maxResultBytes = 16 << 20
 
-// limited returns a limit that was asked for, or the greatest.
-func limited(limit int) int {
+// resultLimit returns a limit that was asked for, or the greatest.
+func resultLimit(limit int) int {
 	if limit == 0 {
-		return maxFound
+		return maxResults
 	}
-	return min(limit, maxFound)
+	return min(limit, maxResults)
 }
 
 type globTool struct{ Config }
@@ -69,24 +69,24 @@ func (g globTool) tool() (domain.Tool, error) {
 func (g globTool) glob(ctx context.Context, in globArgs, inv domain.Invocation) (globResult, error) {
 	pattern, err := parsePattern(in.Pattern)
 	if err != nil {
-		return globResult{}, because(err, "Unable to find files matching %s", in.Pattern)
+		return globResult{}, failure(err, "Unable to find files matching %s", in.Pattern)
 	}
-	held, err := g.holdScope(ctx, inv, in.Path)
+	held, err := g.acquireDirectory(ctx, inv, in.Path)
 	if err != nil {
-		return globResult{}, orBecause(err, "Unable to find files matching %s", in.Pattern)
+		return globResult{}, pathFailure(err, "Unable to find files matching %s", in.Pattern)
 	}
 	defer held.release()
-	target := held.target
-	if err := g.ask(ctx, inv, held, "glob", in.Pattern, map[string]any{"root": g.Workspace.Path(), "path": target.Path, "limit": in.Limit}, nil); err != nil {
+	target := held.resolved
+	if err := g.assertOne(ctx, inv, held, "glob", in.Pattern, map[string]any{"root": g.Workspace.Path(), "path": target.Path, "limit": in.Limit}, nil); err != nil {
 		return globResult{}, err
 	}
-	handle, err := held.open()
+	handle, err := held.verifiedHandle()
 	var listed listing
 	if err == nil {
-		listed, err = g.search().list(ctx, handle, "")
+		listed, err = g.lister().list(ctx, handle, "")
 	}
 	if err != nil {
-		return globResult{}, because(err, "Unable to find files matching %s", in.Pattern)
+		return globResult{}, failure(err, "Unable to find files matching %s", in.Pattern)
 	}
 	var names []string
 	for _, name := range listed.files {
@@ -97,14 +97,14 @@ func (g globTool) glob(ctx context.Context, in globArgs, inv domain.Invocation) 
 			names = append(names, name)
 		}
 	}
-	shown, left, err := g.permitted(ctx, inv, held, "glob", names)
+	shown, left, err := g.filterPermitted(ctx, inv, held, "glob", names)
 	if err != nil {
 		return globResult{}, err
 	}
 	slices.Sort(shown)
-	out := globResult{Entries: []dirEntry{}, Unread: rooted(target, listed.unread), Total: len(shown), LeftOut: left}
-	room := maxFoundBytes
-	for _, name := range shown[:min(len(shown), limited(in.Limit))] {
+	out := globResult{Entries: []dirEntry{}, Unread: absolutePaths(target, listed.unread), Total: len(shown), Withheld: left}
+	room := maxResultBytes
+	for _, name := range shown[:min(len(shown), resultLimit(in.Limit))] {
 		if room -= len(target.Path) + len(name) + entryOverhead; room < 0 {
 			break
 		}
@@ -114,34 +114,34 @@ func (g globTool) glob(ctx context.Context, in globArgs, inv domain.Invocation) 
 	return out, nil
 }
 
-func (c Config) search() fileSearch { return fileSearch{c.Workspace, c.SearchProgram} }
+func (c Config) lister() fileLister { return fileLister{c.Workspace, c.SearchProgram} }
 
-// holdScope resolves where to work, opens it, and asks to leave the workspace for
+// acquireDirectory resolves where to work, opens it, and asks to leave the workspace for
 // it. The caller releases it.
-func (c Config) holdScope(ctx context.Context, inv domain.Invocation, where string) (*heldTarget, error) {
+func (c Config) acquireDirectory(ctx context.Context, inv domain.Invocation, where string) (*acquiredPath, error) {
 	if where == "" {
 		where = "."
 	}
 	target, err := c.Workspace.Resolve(where)
 	if err != nil {
-		return nil, pathError{err}
+		return nil, pathUnusable{err}
 	}
-	held := c.hold(target)
-	if err := c.enter(ctx, inv, held); err != nil {
+	held := c.acquire(target)
+	if err := c.assertExternal(ctx, inv, held); err != nil {
 		held.release()
 		return nil, err
 	}
 	return held, nil
 }
 
-// A pathError says why a path cannot be used.
-type pathError struct{ error }
+// A pathUnusable says why a path cannot be used.
+type pathUnusable struct{ error }
 
-// orBecause ends a call because of a path that cannot be used. Any other error
+// pathFailure ends a call because of a path that cannot be used. Any other error
 // is a permission's, and is returned as it is.
-func orBecause(err error, format string, args ...any) error {
-	if unusable, ok := err.(pathError); ok {
-		return because(unusable.error, format, args...)
+func pathFailure(err error, format string, args ...any) error {
+	if unusable, ok := err.(pathUnusable); ok {
+		return failure(unusable.error, format, args...)
 	}
 	return err
 }
@@ -167,6 +167,6 @@ func presentGlob(_ globArgs, out domain.Encoded[globResult]) []domain.Content {
 	if len(g.Unread) > 0 {
 		fmt.Fprintf(&b, "\n\n(%d directories could not be read, such as %s)", len(g.Unread), g.Unread[0])
 	}
-	b.WriteString(g.LeftOut.String())
+	b.WriteString(g.Withheld.String())
 	return []domain.Content{domain.Text(b.String())}
 }

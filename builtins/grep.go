@@ -31,15 +31,15 @@ type grepArgs struct {
 
 // grepResult is the output of the tool grep.
 type grepResult struct {
-	Matches   []match       `json:"matches"` // by path and line
+	Matches   []grepMatch   `json:"matches"` // by path and line
 	Truncated bool          `json:"truncated,omitempty"`
 	Total     int           `json:"total"`            // how many lines match, returned or not
 	Unread    []string      `json:"unread,omitempty"` // files and directories that could not be read
-	LeftOut   withheldFiles `json:"left_out,omitzero"`
+	Withheld  withheldFiles `json:"left_out,omitzero"`
 }
 
-// match is a line that matches.
-type match struct {
+// grepMatch is a line that matches.
+type grepMatch struct {
 	Path       string   `json:"path"` // absolute
 	Line       int      `json:"line"` // from 1
 	Text       string   `json:"text"`
@@ -72,41 +72,41 @@ func (g grepTool) tool() (domain.Tool, error) {
 }
 
 func (g grepTool) grep(ctx context.Context, in grepArgs, inv domain.Invocation) (grepResult, error) {
-	expression, err := compile(in.Pattern)
+	expression, err := compileExpression(in.Pattern)
 	if err != nil {
-		return grepResult{}, because(err, "Unable to grep for %s", in.Pattern)
+		return grepResult{}, failure(err, "Unable to grep for %s", in.Pattern)
 	}
 	include, err := parsePattern(in.Include) // of the empty pattern, nothing is asked
 	if err != nil {
-		return grepResult{}, because(err, "Unable to grep for %s: include %s", in.Pattern, in.Include)
+		return grepResult{}, failure(err, "Unable to grep for %s: include %s", in.Pattern, in.Include)
 	}
-	held, err := g.holdScope(ctx, inv, in.Path)
+	held, err := g.acquireDirectory(ctx, inv, in.Path)
 	if err != nil {
-		return grepResult{}, orBecause(err, "Unable to grep for %s", in.Pattern)
+		return grepResult{}, pathFailure(err, "Unable to grep for %s", in.Pattern)
 	}
 	defer held.release()
-	if err := g.ask(ctx, inv, held, "grep", in.Pattern, map[string]any{"root": g.Workspace.Path(), "path": held.target.Path, "include": in.Include, "limit": in.Limit}, nil); err != nil {
+	if err := g.assertOne(ctx, inv, held, "grep", in.Pattern, map[string]any{"root": g.Workspace.Path(), "path": held.resolved.Path, "include": in.Include, "limit": in.Limit}, nil); err != nil {
 		return grepResult{}, err
 	}
-	out := grepResult{Matches: []match{}}
-	scan := scanner{expression, limited(in.Limit), &out, maxFoundBytes}
-	err = g.scan(ctx, inv, held, &scan, in, include)
-	if refused, ok := err.(unanswered); ok {
+	out := grepResult{Matches: []grepMatch{}}
+	scan := scanner{expression, resultLimit(in.Limit), &out, maxResultBytes}
+	err = g.searchTarget(ctx, inv, held, &scan, in, include)
+	if refused, ok := err.(permissionError); ok {
 		return grepResult{}, refused.error
 	}
 	if err != nil {
-		return grepResult{}, because(err, "Unable to grep for %s", in.Pattern)
+		return grepResult{}, failure(err, "Unable to grep for %s", in.Pattern)
 	}
 	out.Truncated = out.Total > len(out.Matches)
 	return out, nil
 }
 
-// unanswered is an error of a permission, which is returned as it is.
-type unanswered struct{ error }
+// permissionError is an error of a permission, which is returned as it is.
+type permissionError struct{ error }
 
-// scan searches a file, or the files of a directory.
-func (g grepTool) scan(ctx context.Context, inv domain.Invocation, held *heldTarget, s *scanner, in grepArgs, include pattern) error {
-	handle, err := held.open()
+// searchTarget searches a file, or the files of a directory.
+func (g grepTool) searchTarget(ctx context.Context, inv domain.Invocation, held *acquiredPath, s *scanner, in grepArgs, include globPattern) error {
+	handle, err := held.verifiedHandle()
 	if err != nil {
 		return err
 	}
@@ -115,10 +115,10 @@ func (g grepTool) scan(ctx context.Context, inv domain.Invocation, held *heldTar
 		return err
 	}
 	if !info.IsDir() {
-		shown, left, err := g.permitted(ctx, inv, held, "grep", []string{""})
-		s.out.LeftOut = left
+		shown, left, err := g.filterPermitted(ctx, inv, held, "grep", []string{""})
+		s.out.Withheld = left
 		if err != nil {
-			return unanswered{err}
+			return permissionError{err}
 		}
 		if len(shown) == 0 {
 			return nil
@@ -127,18 +127,18 @@ func (g grepTool) scan(ctx context.Context, inv domain.Invocation, held *heldTar
 		if err != nil {
 			return err
 		}
-		return s.file(ctx, f, held.target.Path)
+		return s.searchFile(ctx, f, held.resolved.Path)
 	}
-	names, err := g.candidates(ctx, handle, s, in, include)
+	names, err := g.listCandidates(ctx, handle, s, in, include)
 	if err != nil {
 		return err
 	}
-	shown, left, err := g.permitted(ctx, inv, held, "grep", names)
-	s.out.LeftOut = left
+	shown, left, err := g.filterPermitted(ctx, inv, held, "grep", names)
+	s.out.Withheld = left
 	if err != nil {
-		return unanswered{err}
+		return permissionError{err}
 	}
-	shown, err = g.likely(ctx, handle, in, shown)
+	shown, err = g.filterByLiteral(ctx, handle, in, shown)
 	if err != nil {
 		return err
 	}
@@ -148,38 +148,38 @@ func (g grepTool) scan(ctx context.Context, inv domain.Invocation, held *heldTar
 	}
 	defer tree.Close()
 	for _, name := range shown {
-		if err := s.search(ctx, tree, name, path.Join(held.target.Path, name)); err != nil {
+		if err := s.searchNamed(ctx, tree, name, path.Join(held.resolved.Path, name)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// candidates lists the files that would be searched if all could be read.
-func (g grepTool) candidates(ctx context.Context, h *workspace.Handle, s *scanner, in grepArgs, include pattern) ([]string, error) {
-	listed, err := g.search().list(ctx, h, "")
+// listCandidates lists the files that would be searched if all could be read.
+func (g grepTool) listCandidates(ctx context.Context, h *workspace.Handle, s *scanner, in grepArgs, include globPattern) ([]string, error) {
+	listed, err := g.lister().list(ctx, h, "")
 	if err != nil {
 		return nil, err
 	}
-	s.out.Unread = rooted(h.Target(), listed.unread)
+	s.out.Unread = absolutePaths(h.Resolved(), listed.unread)
 	var names []string
 	for _, name := range listed.files {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if in.Include == "" || include.fits(name) {
+		if in.Include == "" || include.matchesPath(name) {
 			names = append(names, name)
 		}
 	}
 	return names, nil
 }
 
-// likely returns the files, in order, that may hold a match. It filters only with a search
+// filterByLiteral returns the files, in order, that may hold a match. It filters only with a search
 // program; without one, searching a file is cheaper than testing it.
-func (g grepTool) likely(ctx context.Context, h *workspace.Handle, in grepArgs, names []string) ([]string, error) {
-	literal := literalOf(in.Pattern)
+func (g grepTool) filterByLiteral(ctx context.Context, h *workspace.Handle, in grepArgs, names []string) ([]string, error) {
+	literal := requiredLiteral(in.Pattern)
 	if g.SearchProgram != "" && literal != "" {
-		listed, err := g.search().list(ctx, h, literal)
+		listed, err := g.lister().list(ctx, h, literal)
 		if err != nil {
 			return nil, err
 		}
@@ -200,10 +200,10 @@ type expression struct {
 	anchored bool
 }
 
-// compile compiles an expression, unless it is too large to be searched for.
-func compile(text string) (expression, error) {
-	if len(text) > maxPattern {
-		return expression{}, fmt.Errorf("the expression has %d bytes: use at most %d", len(text), maxPattern)
+// compileExpression compiles an expression, unless it is too large to be searched for.
+func compileExpression(text string) (expression, error) {
+	if len(text) > maxPatternBytes {
+		return expression{}, fmt.Errorf("the expression has %d bytes: use at most %d", len(text), maxPatternBytes)
 	}
 	parsed, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
@@ -217,22 +217,22 @@ func compile(text string) (expression, error) {
 		return expression{}, fmt.Errorf("the expression is too large: %d instructions, and the limit is %d: repeat less", len(program.Inst), maxInstruction)
 	}
 	compiled, err := regexp.Compile(text)
-	return expression{compiled, len(program.Inst), slices.ContainsFunc(program.Inst, anchors)}, err
+	return expression{compiled, len(program.Inst), slices.ContainsFunc(program.Inst, isAnchor)}, err
 }
 
-// anchors reports whether an instruction matches the beginning or the end of a
+// isAnchor reports whether an instruction matches the beginning or the end of a
 // line or text.
-func anchors(i syntax.Inst) bool {
+func isAnchor(i syntax.Inst) bool {
 	const edges = syntax.EmptyBeginLine | syntax.EmptyEndLine | syntax.EmptyBeginText | syntax.EmptyEndText
 	return i.Op == syntax.InstEmptyWidth && syntax.EmptyOp(i.Arg)&edges != 0
 }
 
-// window returns how much of a line is matched at once.
-func (e expression) window() int { return min(max(maxSteps/e.size, minWindow), maxWindow) }
+// windowSize returns how much of a line is matched at once.
+func (e expression) windowSize() int { return min(max(maxSteps/e.size, minWindow), maxWindow) }
 
-// submatches returns how many matches are looked for in so many bytes. The
+// maxSubmatches returns how many matches are looked for in so many bytes. The
 // search for each can look at all of them.
-func (e expression) submatches(size int) int {
+func (e expression) maxSubmatches(size int) int {
 	return min(maxSubmatches, max(maxSteps/max(size*e.size, 1), 1))
 }
 
@@ -241,15 +241,15 @@ type scanner struct {
 	expression expression
 	limit      int
 	out        *grepResult
-	room       int // bytes of matches that may still be collected
+	bytesLeft  int // bytes of matches that may still be collected
 }
 
-// search searches a file of a directory, and notes it if it cannot be read.
-func (s *scanner) search(ctx context.Context, tree *workspace.Tree, name, path string) error {
+// searchNamed searches a file of a directory, and notes it if it cannot be read.
+func (s *scanner) searchNamed(ctx context.Context, tree *workspace.Tree, name, path string) error {
 	f, err := tree.Open(name)
 	if err == nil {
 		defer f.Close()
-		err = s.file(ctx, f, path)
+		err = s.searchFile(ctx, f, path)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -260,17 +260,17 @@ func (s *scanner) search(ctx context.Context, tree *workspace.Tree, name, path s
 	return nil
 }
 
-// file searches an open file, unless it is binary.
-func (s *scanner) file(ctx context.Context, f io.Reader, path string) error {
-	window := s.expression.window()
-	lines := bufio.NewReaderSize(interruptible{ctx, io.LimitReader(f, maxGrepFile+1)}, max(window, sampleSize))
+// searchFile searches an open file, unless it is binary.
+func (s *scanner) searchFile(ctx context.Context, f io.Reader, path string) error {
+	window := s.expression.windowSize()
+	lines := bufio.NewReaderSize(contextReader{ctx, io.LimitReader(f, maxGrepFile+1)}, max(window, sampleSize))
 	head, err := lines.Peek(sampleSize)
 	if err != nil && err != io.EOF || bytes.IndexByte(head, 0) >= 0 {
 		return notEOF(err)
 	}
 	read := 0
 	for n := 1; ; n++ {
-		size, err := s.line(ctx, lines, path, n)
+		size, err := s.searchLine(ctx, lines, path, n)
 		if read += size; read > maxGrepFile {
 			return fmt.Errorf("search %s: %w: over %d bytes", path, workspace.ErrTooLarge, maxGrepFile)
 		}
@@ -292,11 +292,11 @@ func notEOF(err error) error {
 // border is found. It is less than minWindow.
 const overlap = 1 << 10
 
-// line searches the next line and returns its size. It matches a long line in
+// searchLine searches the next line and returns its size. It matches a long line in
 // windows, so that it holds no more than one and looks at its context between
 // two. At the end of the file it returns io.EOF.
-func (s *scanner) line(ctx context.Context, lines *bufio.Reader, path string, n int) (size int, err error) {
-	m := match{Path: path, Line: n, Submatches: [][2]int{}}
+func (s *scanner) searchLine(ctx context.Context, lines *bufio.Reader, path string, n int) (size int, err error) {
+	m := grepMatch{Path: path, Line: n, Submatches: [][2]int{}}
 	found, rest := false, []byte(nil)
 	for at, ended := 0, false; !ended; {
 		if ctx.Err() != nil {
@@ -318,16 +318,16 @@ func (s *scanner) line(ctx context.Context, lines *bufio.Reader, path string, n 
 		if ended {
 			text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r"))
 		}
-		if at == 0 && ended && (len(s.out.Matches) >= s.limit || s.room < 0) { // it is counted only
+		if at == 0 && ended && (len(s.out.Matches) >= s.limit || s.bytesLeft < 0) { // it is counted only
 			if s.expression.Match(text) {
 				s.out.Total++
 			}
 			return size, nil
 		}
 		if at == 0 && (!ended || s.expression.Match(text)) {
-			m.Text = shorten(strings.ToValidUTF8(string(text[:min(len(text), (maxMatchRunes+1)*utf8.UTFMax)]), "\ufffd"), maxMatchRunes)
+			m.Text = truncateRunes(strings.ToValidUTF8(string(text[:min(len(text), (maxMatchRunes+1)*utf8.UTFMax)]), "\ufffd"), maxMatchRunes)
 		}
-		found = s.window(&m, text, at, ended) || found
+		found = s.searchWindow(&m, text, at, ended) || found
 		if ended {
 			break
 		}
@@ -344,13 +344,13 @@ func (s *scanner) line(ctx context.Context, lines *bufio.Reader, path string, n 
 	return size, nil
 }
 
-// window adds the matches in a part of a line that begins at the given byte. It ignores a
+// searchWindow adds the matches in a part of a line that begins at the given byte. It ignores a
 // match that only the border of the part produces.
-func (s *scanner) window(m *match, text []byte, at int, last bool) (found bool) {
+func (s *scanner) searchWindow(m *grepMatch, text []byte, at int, last bool) (found bool) {
 	if !s.expression.Match(text) {
 		return false
 	}
-	for _, span := range s.expression.FindAllIndex(text, s.expression.submatches(len(text))) {
+	for _, span := range s.expression.FindAllIndex(text, s.expression.maxSubmatches(len(text))) {
 		if s.expression.anchored && (at > 0 && span[0] == 0 || !last && span[1] == len(text)) {
 			continue
 		}
@@ -364,26 +364,26 @@ func (s *scanner) window(m *match, text []byte, at int, last bool) (found bool) 
 }
 
 // add counts a line that matches and keeps it while there is room.
-func (s *scanner) add(m match) {
-	if s.out.Total++; len(s.out.Matches) >= s.limit || s.room < 0 {
+func (s *scanner) add(m grepMatch) {
+	if s.out.Total++; len(s.out.Matches) >= s.limit || s.bytesLeft < 0 {
 		return
 	}
-	if s.room -= len(m.Path) + len(m.Text) + matchOverhead + spanOverhead*len(m.Submatches); s.room >= 0 {
+	if s.bytesLeft -= len(m.Path) + len(m.Text) + matchOverhead + spanOverhead*len(m.Submatches); s.bytesLeft >= 0 {
 		s.out.Matches = append(s.out.Matches, m)
 	}
 }
 
-// literalOf returns the longest literal text that every match of an expression contains, or an
+// requiredLiteral returns the longest literal text that every match of an expression contains, or an
 // empty text. Case-insensitive letters are not literal.
-func literalOf(expression string) string {
+func requiredLiteral(expression string) string {
 	parsed, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
 		return ""
 	}
-	return literalIn(parsed.Simplify())
+	return longestLiteral(parsed.Simplify())
 }
 
-func literalIn(e *syntax.Regexp) string {
+func longestLiteral(e *syntax.Regexp) string {
 	longest := ""
 	switch e.Op {
 	case syntax.OpLiteral:
@@ -391,10 +391,10 @@ func literalIn(e *syntax.Regexp) string {
 			longest = string(e.Rune)
 		}
 	case syntax.OpCapture, syntax.OpPlus:
-		longest = literalIn(e.Sub[0])
+		longest = longestLiteral(e.Sub[0])
 	case syntax.OpConcat:
 		for _, sub := range e.Sub {
-			if l := literalIn(sub); len(l) > len(longest) {
+			if l := longestLiteral(sub); len(l) > len(longest) {
 				longest = l
 			}
 		}
@@ -430,6 +430,6 @@ func presentGrep(_ grepArgs, out domain.Encoded[grepResult]) []domain.Content {
 	if len(g.Unread) > 0 {
 		fmt.Fprintf(&b, "\n\n(%d files or directories could not be read, such as %s)", len(g.Unread), g.Unread[0])
 	}
-	b.WriteString(g.LeftOut.String())
+	b.WriteString(g.Withheld.String())
 	return []domain.Content{domain.Text(b.String())}
 }

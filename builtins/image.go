@@ -19,16 +19,16 @@ import (
 
 // The limits of an image.
 const (
-	maxPicture = 20 << 20  // bytes of the file
-	maxDecoded = 256 << 20 // bytes of the decoded image: an image can claim far more than its file holds
-	maxBand    = 64 << 20  // bytes that scaling holds besides
-	maxSide    = 2000      // of what the model is given
-	maxBase64  = 5 << 20   // of what the model is given, encoded
+	maxImageFile  = 20 << 20  // bytes of the file
+	maxDecoded    = 256 << 20 // bytes of the decoded image: an image can claim far more than its file holds
+	maxScaleBytes = 64 << 20  // bytes that scaling holds besides
+	maxSide       = 2000      // of what the model is given
+	maxBase64     = 5 << 20   // of what the model is given, encoded
 )
 
-// pictureType returns the media type of an image by its first bytes, or the
+// imageType returns the media type of an image by its first bytes, or the
 // empty text.
-func pictureType(head []byte) string {
+func imageType(head []byte) string {
 	switch {
 	case bytes.HasPrefix(head, []byte("\x89PNG\r\n\x1a\n")):
 		return "image/png"
@@ -48,15 +48,15 @@ type imageFile struct {
 	data []byte
 }
 
-// show returns an image within the limits: as it is if it fits, and else
+// loadImage returns an image within the limits: as it is if it fits, and else
 // scaled down.
-func show(r io.Reader, mime, resource string) (imageFile, error) {
-	data, err := io.ReadAll(io.LimitReader(r, maxPicture+1))
+func loadImage(r io.Reader, mime, resource string) (imageFile, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxImageFile+1))
 	if err != nil {
 		return imageFile{}, err
 	}
-	if len(data) > maxPicture {
-		return imageFile{}, domain.Fail("Media exceeds %d byte ingestion limit: %s", maxPicture, resource)
+	if len(data) > maxImageFile {
+		return imageFile{}, domain.Fail("Media exceeds %d byte ingestion limit: %s", maxImageFile, resource)
 	}
 	config, _, err := image.DecodeConfig(bytes.NewReader(data))
 	if err != nil {
@@ -65,13 +65,13 @@ func show(r io.Reader, mime, resource string) (imageFile, error) {
 	if decodedSize(config, mime, data) > maxDecoded {
 		return imageFile{}, tooLarge(resource, config, data)
 	}
-	decoding <- struct{}{}
-	defer func() { <-decoding }()
+	decodeSlot <- struct{}{}
+	defer func() { <-decodeSlot }()
 	decoded, _, err := image.Decode(replayReader{r, bytes.NewReader(data)})
 	if err != nil {
 		return imageFile{}, domain.Fail("Image could not be decoded: %s", resource)
 	}
-	if config.Width <= maxSide && config.Height <= maxSide && fits(data) {
+	if config.Width <= maxSide && config.Height <= maxSide && fitsBase64(data) {
 		return imageFile{mime, data}, nil
 	}
 	small, err := shrink(decoded)
@@ -81,9 +81,9 @@ func show(r io.Reader, mime, resource string) (imageFile, error) {
 	return small, nil
 }
 
-// decoding admits one image at a time: several together would hold several times
+// decodeSlot admits one image at a time: several together would hold several times
 // the memory.
-var decoding = make(chan struct{}, 1)
+var decodeSlot = make(chan struct{}, 1)
 
 // A replayReader reads bytes that were read from a reader before, and fails when that reader's
 // context ends.
@@ -120,13 +120,13 @@ func decodedSize(config image.Config, mime string, data []byte) int64 {
 // claims.
 func frameOf(data []byte) (width, height int64) {
 	for at := 12; at+8 <= len(data); {
-		size := int64(binary16(data[at+4:])) | int64(binary16(data[at+6:]))<<16
+		size := int64(littleEndian16(data[at+4:])) | int64(littleEndian16(data[at+6:]))<<16
 		body := data[at+8:]
 		switch kind := string(data[at : at+4]); {
 		case kind == "VP8 " && len(body) >= 10:
-			width, height = max(width, int64(binary16(body[6:])&0x3fff)), max(height, int64(binary16(body[8:])&0x3fff))
+			width, height = max(width, int64(littleEndian16(body[6:])&0x3fff)), max(height, int64(littleEndian16(body[8:])&0x3fff))
 		case kind == "VP8L" && len(body) >= 5:
-			bits := int64(binary16(body[1:])) | int64(binary16(body[3:]))<<16
+			bits := int64(littleEndian16(body[1:])) | int64(littleEndian16(body[3:]))<<16
 			width, height = max(width, bits&0x3fff+1), max(height, bits>>14&0x3fff+1)
 		}
 		next := int64(at) + 8 + size + size&1
@@ -138,16 +138,16 @@ func frameOf(data []byte) (width, height int64) {
 	return width, height
 }
 
-func binary16(b []byte) uint16 { return uint16(b[0]) | uint16(b[1])<<8 }
+func littleEndian16(b []byte) uint16 { return uint16(b[0]) | uint16(b[1])<<8 }
 
 func tooLarge(resource string, config image.Config, data []byte) error {
 	return domain.Fail("Image %s is %dx%d with base64 size %d, exceeding configured limits %dx%d and %d bytes of base64",
 		resource, config.Width, config.Height, base64.StdEncoding.EncodedLen(len(data)), maxSide, maxSide, maxBase64)
 }
 
-func fits(data []byte) bool { return base64.StdEncoding.EncodedLen(len(data)) <= maxBase64 }
+func fitsBase64(data []byte) bool { return base64.StdEncoding.EncodedLen(len(data)) <= maxBase64 }
 
-var errNoFit = errors.New("no form of the image fits")
+var errImageTooLarge = errors.New("no form of the image fits")
 
 // shrink scales an image down to the limits: as PNG if that is small enough,
 // as JPEG of falling quality if not, and then smaller and smaller.
@@ -158,7 +158,7 @@ func shrink(source image.Image) (imageFile, error) {
 		if err := png.Encode(&b, scaled); err != nil {
 			return imageFile{}, err
 		}
-		if fits(b.Bytes()) {
+		if fitsBase64(b.Bytes()) {
 			return imageFile{"image/png", b.Bytes()}, nil
 		}
 		flat := flatten(scaled)
@@ -167,12 +167,12 @@ func shrink(source image.Image) (imageFile, error) {
 			if err := jpeg.Encode(&b, flat, &jpeg.Options{Quality: quality}); err != nil {
 				return imageFile{}, err
 			}
-			if fits(b.Bytes()) {
+			if fitsBase64(b.Bytes()) {
 				return imageFile{"image/jpeg", b.Bytes()}, nil
 			}
 		}
 	}
-	return imageFile{}, errNoFit
+	return imageFile{}, errImageTooLarge
 }
 
 func resize(original image.Image, scale float64) *image.RGBA {
@@ -183,7 +183,7 @@ func resize(original image.Image, scale float64) *image.RGBA {
 	// The scaler holds 32 bytes for each column of the result and row of the
 	// source, so a high image is scaled in bands.
 	const cell = 32
-	bands := width*from.Dy()*cell/maxBand + 1
+	bands := width*from.Dy()*cell/maxScaleBytes + 1
 	for i := range bands {
 		part := image.Rect(0, i*height/bands, width, (i+1)*height/bands)
 		source := image.Rect(from.Min.X, from.Min.Y+part.Min.Y*from.Dy()/height, from.Max.X, from.Min.Y+part.Max.Y*from.Dy()/height)

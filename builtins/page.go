@@ -14,15 +14,15 @@ import (
 
 // The limits of a page of text.
 const (
-	pageLines  = 2000 - 2         // with room for what says that there is more
-	maxRunes   = 2000             // of a line
-	wholeLimit = 50 << 10         // bytes of a file that is returned whole
-	pageRoom   = wholeLimit - 512 // bytes of content, encoded as JSON, with room for the rest of the output
+	pageLines    = 2000 - 2           // with room for what says that there is more
+	maxRunes     = 2000               // of a line
+	maxWholeFile = 50 << 10           // bytes of a file that is returned whole
+	maxPageBytes = maxWholeFile - 512 // bytes of content, encoded as JSON, with room for the rest of the output
 )
 
 var (
-	errOffset = errors.New("offset is out of range")
-	errNoText = errors.New("it is not UTF-8 text")
+	errOffsetOutOfRange = errors.New("offset is out of range")
+	errNotText          = errors.New("it is not UTF-8 text")
 )
 
 // A lineForm decides how lines over maxRunes and invalid UTF-8 are returned.
@@ -33,13 +33,13 @@ const (
 	wrapLines                     // they go on as the next line, so that nothing is lost; such bytes are replaced
 )
 
-// page returns the lines of a text from an offset on. It holds one page and
+// readPage returns the lines of a text from an offset on. It holds one page and
 // one line in memory.
-func page(r io.Reader, in readArgs, form lineForm) (readResult, error) {
+func readPage(r io.Reader, in readArgs, form lineForm) (readResult, error) {
 	lines := &lineReader{from: bufio.NewReaderSize(r, 64<<10), form: form}
-	from, n := in.from(), 0
+	from, n := in.firstLine(), 0
 	var content strings.Builder
-	room := pageRoom
+	room := maxPageBytes
 	for {
 		line, err := lines.next()
 		if err == io.EOF {
@@ -52,7 +52,7 @@ func page(r io.Reader, in readArgs, form lineForm) (readResult, error) {
 			continue
 		}
 		room -= encodedLen(line) + len(`\n`)
-		if n-from == in.count() || room < 0 && n > from {
+		if n-from == in.lineLimit() || room < 0 && n > from {
 			return readResult{Type: textPage, Content: content.String(), Offset: from, Truncated: true, Next: n}, nil
 		}
 		if n > from {
@@ -61,7 +61,7 @@ func page(r io.Reader, in readArgs, form lineForm) (readResult, error) {
 		content.WriteString(line)
 	}
 	if from > max(n, 1) {
-		return readResult{}, fmt.Errorf("%w: %d: there are %d lines", errOffset, from, n)
+		return readResult{}, fmt.Errorf("%w: %d: there are %d lines", errOffsetOutOfRange, from, n)
 	}
 	return readResult{Type: textPage, Content: content.String(), Offset: from}, nil
 }
@@ -95,18 +95,18 @@ const maxLineBytes = utf8.UTFMax * maxRunes
 const lineCut = "... (line truncated to 2000 chars)"
 
 func (l *lineReader) next() (string, error) {
-	line, err := l.piece()
+	line, err := l.nextBytes()
 	if err != nil {
 		return "", err
 	}
 	if l.form == cutLines && !utf8.Valid(line) {
-		return "", errNoText
+		return "", errNotText
 	}
 	return strings.ToValidUTF8(string(line), "\ufffd"), nil
 }
 
-// piece returns the bytes of a line.
-func (l *lineReader) piece() ([]byte, error) {
+// nextBytes returns the bytes of a line.
+func (l *lineReader) nextBytes() ([]byte, error) {
 	ahead, err := l.from.Peek(maxLineBytes + len("\r\n"))
 	if len(ahead) == 0 {
 		return nil, err
@@ -132,11 +132,11 @@ func (l *lineReader) piece() ([]byte, error) {
 		_, err := l.from.Discard(len(line))
 		return line, err
 	}
-	return append(line, lineCut...), l.skip()
+	return append(line, lineCut...), l.skipLine()
 }
 
-// skip goes on behind the next line end.
-func (l *lineReader) skip() error {
+// skipLine goes on behind the next line end.
+func (l *lineReader) skipLine() error {
 	for {
 		switch _, err := l.from.ReadSlice('\n'); err {
 		case nil, io.EOF:
@@ -161,10 +161,10 @@ func runeOffset(line []byte, n int) int {
 // sampleSize is the number of bytes that decide the type of a file.
 const sampleSize = 4096
 
-// binary reports whether a file is no text: by its name, by a NUL, or by more
+// isBinary reports whether a file is no text: by its name, by a NUL, or by more
 // than three in ten bytes that do not print.
-func binary(name string, head []byte) bool {
-	if slices.Contains(binaryNames, strings.ToLower(filepath.Ext(name))) || bytes.HasPrefix(head, []byte("%PDF-")) || bytes.IndexByte(head, 0) >= 0 {
+func isBinary(name string, head []byte) bool {
+	if slices.Contains(binaryExtensions, strings.ToLower(filepath.Ext(name))) || bytes.HasPrefix(head, []byte("%PDF-")) || bytes.IndexByte(head, 0) >= 0 {
 		return true
 	}
 	odd := 0
@@ -176,8 +176,8 @@ func binary(name string, head []byte) bool {
 	return odd*10 > len(head)*3
 }
 
-// binaryNames are extensions of files that are no text.
-var binaryNames = []string{".7z", ".a", ".bin", ".bz2", ".class", ".dat", ".dll", ".doc", ".docx", ".dylib", ".exe", ".gz", ".jar", ".lib", ".o", ".obj",
+// binaryExtensions are extensions of files that are no text.
+var binaryExtensions = []string{".7z", ".a", ".bin", ".bz2", ".class", ".dat", ".dll", ".doc", ".docx", ".dylib", ".exe", ".gz", ".jar", ".lib", ".o", ".obj",
 	".odp", ".ods", ".odt", ".pdf", ".ppt", ".pptx", ".pyc", ".pyo", ".rar", ".so", ".tar", ".war", ".wasm", ".xls", ".xlsx", ".xz", ".zip", ".zst"}
 
 // mimeOf returns the media type of a text file by its name.

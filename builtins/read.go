@@ -26,14 +26,14 @@ type readArgs struct {
 	Limit  int    `json:"limit,omitempty" jsonschema:"how many lines or entries to return at most"`
 }
 
-// paged reports whether a part was asked for.
-func (r readArgs) paged() bool { return r.Offset > 0 || r.Limit > 0 }
+// hasRange reports whether a part was asked for.
+func (r readArgs) hasRange() bool { return r.Offset > 0 || r.Limit > 0 }
 
-// from returns the number of the first line.
-func (r readArgs) from() int { return max(r.Offset, 1) }
+// firstLine returns the number of the first line.
+func (r readArgs) firstLine() int { return max(r.Offset, 1) }
 
-// count returns how many lines are wanted.
-func (r readArgs) count() int {
+// lineLimit returns how many lines are wanted.
+func (r readArgs) lineLimit() int {
 	if r.Limit == 0 {
 		return pageLines
 	}
@@ -47,7 +47,7 @@ const (
 	wholeFile = "file"
 	textPage  = "text-page"
 	directory = "directory"
-	picture   = "media"
+	mediaFile = "media"
 )
 
 // readResult is the output of the tool read. Type decides which fields are set.
@@ -63,8 +63,8 @@ type readResult struct {
 	Next      int        `json:"next,omitempty"`      // where that begins
 	Entries   []dirEntry `json:"entries,omitempty"`   // directory
 	Data      []byte     `json:"data,omitempty"`      // media
-	// LeftOut counts the entries that are not listed: of a directory.
-	LeftOut withheldFiles `json:"left_out,omitzero"`
+	// Withheld counts the entries that are not listed: of a directory.
+	Withheld withheldFiles `json:"left_out,omitzero"`
 }
 
 // A dirEntry is an entry of a directory or a file that glob found.
@@ -87,46 +87,46 @@ func (r readTool) tool() (domain.Tool, error) {
 
 func (r readTool) read(ctx context.Context, in readArgs, inv domain.Invocation) (readResult, error) {
 	if domain.IsRef(in.Path) {
-		return r.output(ctx, in, inv)
+		return r.readOutput(ctx, in, inv)
 	}
 	target, err := r.Workspace.Resolve(in.Path)
 	if err != nil {
-		return readResult{}, because(err, "Unable to read %s", in.Path)
+		return readResult{}, failure(err, "Unable to read %s", in.Path)
 	}
-	held := r.hold(target)
+	held := r.acquire(target)
 	defer held.release()
-	if err := r.enter(ctx, inv, held); err != nil {
+	if err := r.assertExternal(ctx, inv, held); err != nil {
 		return readResult{}, err
 	}
-	if err := held.readable(); err != nil {
-		return readResult{}, because(err, "Unable to read %s", in.Path)
+	if err := held.checkReadable(); err != nil {
+		return readResult{}, failure(err, "Unable to read %s", in.Path)
 	}
-	if err := r.ask(ctx, inv, held, "read", target.Resource, in, nil); err != nil {
+	if err := r.assertOne(ctx, inv, held, "read", target.Resource, in, nil); err != nil {
 		return readResult{}, err
 	}
-	handle, err := held.open()
+	handle, err := held.verifiedHandle()
 	if err != nil {
-		return readResult{}, because(err, "Unable to read %s", in.Path)
+		return readResult{}, failure(err, "Unable to read %s", in.Path)
 	}
 	var out readResult
 	if info, _ := handle.Stat(); info.IsDir() { // readable has seen it
-		out, err = r.list(ctx, inv, held, handle, in)
+		out, err = r.listDirectory(ctx, inv, held, handle, in)
 	} else {
-		out, err = r.open(ctx, handle, in)
+		out, err = r.readFile(ctx, handle, in)
 	}
-	if refused, ok := err.(unanswered); ok {
+	if refused, ok := err.(permissionError); ok {
 		return readResult{}, refused.error
 	}
 	if _, chosen := errors.AsType[*domain.Failure](err); err != nil && !chosen {
-		err = because(err, "Unable to read %s", in.Path)
+		err = failure(err, "Unable to read %s", in.Path)
 	}
 	return out, err
 }
 
-// readable returns an error unless the target is a file or directory.
-func (h *heldTarget) readable() error {
-	if h.broken != nil {
-		return h.broken
+// checkReadable returns an error unless the target is a file or directory.
+func (h *acquiredPath) checkReadable() error {
+	if h.openErr != nil {
+		return h.openErr
 	}
 	info, err := h.handle.Stat()
 	if err == nil && !info.IsDir() && !info.Mode().IsRegular() {
@@ -135,29 +135,29 @@ func (h *heldTarget) readable() error {
 	return err
 }
 
-// output reads a page of a managed output.
-func (r readTool) output(ctx context.Context, in readArgs, inv domain.Invocation) (readResult, error) {
+// readOutput reads a page of a managed output.
+func (r readTool) readOutput(ctx context.Context, in readArgs, inv domain.Invocation) (readResult, error) {
 	ref, err := domain.ParseRef(in.Path)
 	if err != nil {
-		return readResult{}, because(err, "Unable to read %s", in.Path)
+		return readResult{}, failure(err, "Unable to read %s", in.Path)
 	}
-	if err := r.ask(ctx, inv, new(heldTarget), "read", ref.String(), in, nil); err != nil {
+	if err := r.assertOne(ctx, inv, new(acquiredPath), "read", ref.String(), in, nil); err != nil {
 		return readResult{}, err
 	}
 	if r.Outputs == nil {
-		return readResult{}, because(ErrAbsent, "Unable to read %s", in.Path)
+		return readResult{}, failure(ErrAbsent, "Unable to read %s", in.Path)
 	}
 	body, kept, err := r.Outputs.Open(ctx, ref)
 	if errors.Is(err, ErrAbsent) || errors.Is(err, ErrPruned) {
-		return readResult{}, because(err, "Unable to read %s", in.Path)
+		return readResult{}, failure(err, "Unable to read %s", in.Path)
 	}
 	if err != nil {
 		return readResult{}, fmt.Errorf("open output %s: %w", ref, err)
 	}
 	defer body.Close()
-	out, err := page(interruptible{ctx, body}, in, wrapLines)
-	if errors.Is(err, errOffset) {
-		return readResult{}, because(err, "Unable to read %s", in.Path)
+	out, err := readPage(contextReader{ctx, body}, in, wrapLines)
+	if errors.Is(err, errOffsetOutOfRange) {
+		return readResult{}, failure(err, "Unable to read %s", in.Path)
 	}
 	if err != nil {
 		return readResult{}, fmt.Errorf("read output %s: %w", ref, err)
@@ -166,13 +166,13 @@ func (r readTool) output(ctx context.Context, in readArgs, inv domain.Invocation
 	return out, nil
 }
 
-// interruptible is a reader that ends with its context.
-type interruptible struct {
+// contextReader is a reader that ends with its context.
+type contextReader struct {
 	ctx context.Context
 	io.Reader
 }
 
-func (r interruptible) Read(p []byte) (int, error) {
+func (r contextReader) Read(p []byte) (int, error) {
 	if r.ctx.Err() != nil {
 		return 0, context.Cause(r.ctx)
 	}
@@ -182,9 +182,9 @@ func (r interruptible) Read(p []byte) (int, error) {
 // maxEntries is how many entries a directory may have to be listed.
 const maxEntries = 100_000
 
-// list returns the entries of a directory that rules and the person let read
+// listDirectory returns the entries of a directory that rules and the person let read
 // show, directories first. An error of the permission is an unanswered.
-func (r readTool) list(ctx context.Context, inv domain.Invocation, held *heldTarget, h *workspace.Handle, in readArgs) (readResult, error) {
+func (r readTool) listDirectory(ctx context.Context, inv domain.Invocation, held *acquiredPath, h *workspace.Handle, in readArgs) (readResult, error) {
 	infos, err := h.ReadDir(maxEntries)
 	if err != nil {
 		return readResult{}, err
@@ -195,9 +195,9 @@ func (r readTool) list(ctx context.Context, inv domain.Invocation, held *heldTar
 		names[i] = info.Name()
 		byName[names[i]] = entryOf(info, names[i])
 	}
-	permitted, left, err := r.permitted(ctx, inv, held, "read", names)
+	permitted, left, err := r.filterPermitted(ctx, inv, held, "read", names)
 	if err != nil {
-		return readResult{}, unanswered{err}
+		return readResult{}, permissionError{err}
 	}
 	entries := make([]dirEntry, len(permitted))
 	for i, name := range permitted {
@@ -212,15 +212,15 @@ func (r readTool) list(ctx context.Context, inv domain.Invocation, held *heldTar
 		}
 		return strings.Compare(a.Path, b.Path)
 	})
-	from := in.from()
+	from := in.firstLine()
 	if from > max(len(entries), 1) {
-		return readResult{}, fmt.Errorf("%w: %d: there are %d entries", errOffset, from, len(entries))
+		return readResult{}, fmt.Errorf("%w: %d: there are %d entries", errOffsetOutOfRange, from, len(entries))
 	}
-	out := readResult{Type: directory, Offset: from, LeftOut: left}
-	room := pageRoom
+	out := readResult{Type: directory, Offset: from, Withheld: left}
+	room := maxPageBytes
 	for i := from - 1; i < len(entries); i++ {
 		room -= encodedLen(entries[i].Path) + entryOverhead
-		if len(out.Entries) == in.count() || room < 0 && len(out.Entries) > 0 {
+		if len(out.Entries) == in.lineLimit() || room < 0 && len(out.Entries) > 0 {
 			out.Truncated, out.Next = true, i+1
 			break
 		}
@@ -243,14 +243,14 @@ func entryOf(info fs.FileInfo, path string) dirEntry {
 	return dirEntry{path, "other"}
 }
 
-// open returns the content of a file.
-func (r readTool) open(ctx context.Context, h *workspace.Handle, in readArgs) (readResult, error) {
-	t := h.Target()
+// readFile returns the content of a file.
+func (r readTool) readFile(ctx context.Context, h *workspace.Handle, in readArgs) (readResult, error) {
+	t := h.Resolved()
 	f, err := h.Open()
 	if err != nil {
 		return readResult{}, err
 	}
-	content := interruptible{ctx, f}
+	content := contextReader{ctx, f}
 	head := make([]byte, sampleSize)
 	n, err := io.ReadFull(content, head)
 	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
@@ -262,26 +262,26 @@ func (r readTool) open(ctx context.Context, h *workspace.Handle, in readArgs) (r
 	}
 	name := path.Base(t.Path)
 	uri := (&url.URL{Scheme: "file", Path: t.Path}).String()
-	if mime := pictureType(head); mime != "" {
-		shown, err := show(content, mime, t.Resource)
-		return readResult{Type: picture, URI: uri, Name: name, MIME: shown.mime, Data: shown.data}, err
+	if mime := imageType(head); mime != "" {
+		shown, err := loadImage(content, mime, t.Resource)
+		return readResult{Type: mediaFile, URI: uri, Name: name, MIME: shown.mime, Data: shown.data}, err
 	}
-	if binary(name, head) {
+	if isBinary(name, head) {
 		return readResult{}, domain.Fail("Cannot read binary file: %s", t.Resource)
 	}
-	out, err := page(content, in, cutLines)
+	out, err := readPage(content, in, cutLines)
 	if err != nil {
 		return readResult{}, err
 	}
 	out.MIME = mimeOf(name)
-	if in.paged() || out.Truncated {
+	if in.hasRange() || out.Truncated {
 		return out, nil
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return readResult{}, err
 	}
-	whole, err := io.ReadAll(io.LimitReader(content, wholeLimit+1))
-	if err != nil || len(whole) > wholeLimit || encodedLen(string(whole)) > pageRoom {
+	whole, err := io.ReadAll(io.LimitReader(content, maxWholeFile+1))
+	if err != nil || len(whole) > maxWholeFile || encodedLen(string(whole)) > maxPageBytes {
 		return out, err // a line was cut, so the page is all that fits
 	}
 	return readResult{Type: wholeFile, URI: uri, Name: name, Content: string(whole), Encoding: "utf8", MIME: out.MIME}, nil
@@ -294,7 +294,7 @@ func presentRead(_ readArgs, out domain.Encoded[readResult]) []domain.Content {
 	}
 	var text string
 	switch f.Type {
-	case picture:
+	case mediaFile:
 		return []domain.Content{domain.Text("Image read successfully"), domain.Media{MIME: f.MIME, Name: f.Name, Data: f.Data}}
 	case directory:
 		text = presentEntries(f)
@@ -307,7 +307,7 @@ func presentRead(_ readArgs, out domain.Encoded[readResult]) []domain.Content {
 	if f.Truncated {
 		text += fmt.Sprintf("\n\n(there is more: read on with offset %d)", f.Next)
 	}
-	return []domain.Content{domain.Text(text + f.LeftOut.String())}
+	return []domain.Content{domain.Text(text + f.Withheld.String())}
 }
 
 func presentEntries(f readResult) string {

@@ -18,33 +18,33 @@ import (
 	"github.com/settlement-ledger/ledger/builtins/workspace"
 )
 
-// A fileSearch lists the files of a directory that are not excluded. A search program makes it
+// A fileLister lists the files of a directory that are not excluded. A search program makes it
 // faster without changing the result: its proposals are filtered by the same rules.
-type fileSearch struct {
+type fileLister struct {
 	root    *workspace.Root
 	program string // empty: none
 }
 
-// A searchTree is a directory during a search, with the exclusions read so far.
-type searchTree struct {
-	target   workspace.Target
-	root     *workspace.Tree
-	ignored  exclusions
-	prefix   string          // from where the exclusions count to the directory; empty or with a slash at the end
-	read     map[string]bool // directories whose files of exclusions are known, as seen from the directory
-	unread   []string        // directories that could not be read
-	names    int             // bytes of the names found so far
-	patterns int             // bytes of the files of exclusions read so far
+// A treeWalk is a directory during a search, with the exclusions read so far.
+type treeWalk struct {
+	target       workspace.ResolvedPath
+	root         *workspace.Tree
+	ignored      ignoreMatchers
+	prefix       string          // from where the exclusions count to the directory; empty or with a slash at the end
+	readDirs     map[string]bool // directories whose files of exclusions are known, as seen from the directory
+	unread       []string        // directories that could not be read
+	nameBytes    int             // bytes of the names found so far
+	patternBytes int             // bytes of the files of exclusions read so far
 }
 
 // ignoreFiles are the names of exclusion files, in order of precedence.
 var ignoreFiles = [...]string{".rgignore", ".ignore", ".gitignore"}
 
-// exclusions are the matchers of the exclusion files of each name.
-type exclusions [len(ignoreFiles)]gitignore.Matcher
+// ignoreMatchers are the matchers of the exclusion files of each name.
+type ignoreMatchers [len(ignoreFiles)]gitignore.Matcher
 
 // excludes reports whether a path is excluded.
-func (e *exclusions) excludes(name string, dir bool) bool {
+func (e *ignoreMatchers) excludes(name string, dir bool) bool {
 	if dir {
 		name += "/"
 	}
@@ -64,14 +64,14 @@ type listing struct {
 
 // list lists the regular files of a directory. literal, if not empty, is a
 // text that every file of interest holds; others may be left out.
-func (s fileSearch) list(ctx context.Context, h *workspace.Handle, literal string) (listing, error) {
+func (s fileLister) list(ctx context.Context, h *workspace.Handle, literal string) (listing, error) {
 	root, err := h.Tree()
 	if err != nil {
 		return listing{}, err
 	}
 	defer root.Close()
-	v := &searchTree{target: h.Target(), root: root, read: map[string]bool{}}
-	admits, err := v.above(s.root)
+	v := &treeWalk{target: h.Resolved(), root: root, readDirs: map[string]bool{}}
+	admits, err := v.readParentIgnoreFiles(s.root)
 	if err != nil {
 		return listing{}, err
 	}
@@ -88,22 +88,22 @@ func (s fileSearch) list(ctx context.Context, h *workspace.Handle, literal strin
 
 // propose lists files with the search program. It walks the directory instead if there is no
 // program or the program could not read everything.
-func (s fileSearch) propose(ctx context.Context, v *searchTree, literal string) ([]string, error) {
+func (s fileLister) propose(ctx context.Context, v *treeWalk, literal string) ([]string, error) {
 	if s.program == "" {
 		return v.walk(ctx)
 	}
-	proposed, err := s.run(ctx, v.target.Path, literal)
+	proposed, err := s.runProgram(ctx, v.target.Path, literal)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	if err != nil {
 		return v.walk(ctx)
 	}
-	return v.admit(ctx, proposed)
+	return v.filterProposed(ctx, proposed)
 }
 
-// run runs the search program, which reads the exclusion files in the directory and below.
-func (s fileSearch) run(ctx context.Context, dir, literal string) ([]string, error) {
+// runProgram runs the search program, which reads the exclusion files in the directory and below.
+func (s fileLister) runProgram(ctx context.Context, dir, literal string) ([]string, error) {
 	args := []string{"--no-config", "--null", "--hidden", "--no-ignore-exclude", "--no-ignore-global", "--no-ignore-parent", "--no-require-git", "--glob=!.git"}
 	if literal == "" {
 		args = append(args, "--files", "--", "./")
@@ -112,7 +112,7 @@ func (s fileSearch) run(ctx context.Context, dir, literal string) ([]string, err
 	}
 	cmd := exec.CommandContext(ctx, s.program, args...)
 	cmd.Dir = dir
-	out := &boundedBuffer{room: maxNames}
+	out := &boundedBuffer{limit: maxNameBytes}
 	cmd.Stdout = out
 	err := cmd.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 { // nothing was found
@@ -130,32 +130,32 @@ func (s fileSearch) run(ctx context.Context, dir, literal string) ([]string, err
 	return files, nil
 }
 
-// maxNames is how many bytes the names of the files of a search may take.
-const maxNames = 64 << 20
+// maxNameBytes is how many bytes the names of the files of a search may take.
+const maxNameBytes = 64 << 20
 
-var errTooMany = fmt.Errorf("there are too many files: their names take over %d bytes: name a directory with fewer", maxNames)
+var errTooMany = fmt.Errorf("there are too many files: their names take over %d bytes: name a directory with fewer", maxNameBytes)
 
 // A boundedBuffer is a buffer whose Write fails once its limit is reached.
 type boundedBuffer struct {
 	bytes.Buffer
-	room int
+	limit int
 }
 
 func (b *boundedBuffer) Write(p []byte) (int, error) {
-	if b.Len()+len(p) > b.room {
+	if b.Len()+len(p) > b.limit {
 		return 0, errTooMany
 	}
 	return b.Buffer.Write(p)
 }
 
-// above reads the exclusion files of the workspace above the directory. They never exclude the
+// readParentIgnoreFiles reads the exclusion files of the workspace above the directory. They never exclude the
 // directory itself, because the call names it. It reports whether they admit a path that a
 // lower file could exclude.
-func (v *searchTree) above(root *workspace.Root) (admits bool, err error) {
+func (v *treeWalk) readParentIgnoreFiles(root *workspace.Root) (admits bool, err error) {
 	if v.target.External != "" || v.target.Resource == "." {
 		return false, nil
 	}
-	var known exclusions
+	var known ignoreMatchers
 	parts := strings.Split(v.target.Resource, "/")
 	for i := range parts {
 		dir := path.Join(parts[:i]...)
@@ -199,12 +199,12 @@ const (
 	maxIgnores = 1 << 20   // all files of a search
 )
 
-// learn reads the exclusion files of a directory, once.
-func (v *searchTree) learn(dir string) error {
-	if v.read[dir] {
+// readIgnoreFiles reads the exclusion files of a directory, once.
+func (v *treeWalk) readIgnoreFiles(dir string) error {
+	if v.readDirs[dir] {
 		return nil
 	}
-	v.read[dir] = true
+	v.readDirs[dir] = true
 	for n, name := range ignoreFiles {
 		data, err := v.ignoreFile(path.Join(dir, name))
 		if err != nil {
@@ -217,7 +217,7 @@ func (v *searchTree) learn(dir string) error {
 
 // ignoreFile returns the content of an exclusion file of the directory, or nil if it does not
 // exist or cannot be reached within the directory.
-func (v *searchTree) ignoreFile(name string) ([]byte, error) {
+func (v *treeWalk) ignoreFile(name string) ([]byte, error) {
 	f, err := v.root.Open(name)
 	if err != nil {
 		return nil, nil
@@ -227,7 +227,7 @@ func (v *searchTree) ignoreFile(name string) ([]byte, error) {
 	if err != nil {
 		return nil, nil
 	}
-	if v.patterns += len(data); len(data) > maxIgnore || v.patterns > maxIgnores {
+	if v.patternBytes += len(data); len(data) > maxIgnore || v.patternBytes > maxIgnores {
 		return nil, fmt.Errorf("read %s: %w: files of exclusions may have %d bytes each and %d in all", name, workspace.ErrTooLarge, maxIgnore, maxIgnores)
 	}
 	return data, nil
@@ -235,7 +235,7 @@ func (v *searchTree) ignoreFile(name string) ([]byte, error) {
 
 // excludes reports whether a path is excluded, once the directories above it
 // are known.
-func (v *searchTree) excludes(name string, dir bool) bool {
+func (v *treeWalk) excludes(name string, dir bool) bool {
 	return path.Base(name) == ".git" || v.ignored.excludes(v.prefix+name, dir)
 }
 
@@ -243,19 +243,19 @@ func (v *searchTree) excludes(name string, dir bool) bool {
 const maxTreeDepth = 256
 
 // walk lists the files of the directory.
-func (v *searchTree) walk(ctx context.Context) ([]string, error) {
+func (v *treeWalk) walk(ctx context.Context) ([]string, error) {
 	var files []string
 	err := v.walkIn(ctx, ".", 0, &files)
 	return files, err
 }
 
 // walkIn appends the files of a directory and its subdirectories.
-func (v *searchTree) walkIn(ctx context.Context, dir string, depth int, files *[]string) error {
+func (v *treeWalk) walkIn(ctx context.Context, dir string, depth int, files *[]string) error {
 	prefix := dir + "/"
 	if dir == "." {
 		prefix = ""
 	}
-	if err := v.learn(strings.TrimSuffix(prefix, "/")); err != nil {
+	if err := v.readIgnoreFiles(strings.TrimSuffix(prefix, "/")); err != nil {
 		return err
 	}
 	var below []string
@@ -273,7 +273,7 @@ func (v *searchTree) walkIn(ctx context.Context, dir string, depth int, files *[
 			return nil
 		}
 		name := prefix + entry.Name()
-		if v.names += len(name); v.names > maxNames {
+		if v.nameBytes += len(name); v.nameBytes > maxNameBytes {
 			return errTooMany
 		}
 		switch {
@@ -297,8 +297,8 @@ func (v *searchTree) walkIn(ctx context.Context, dir string, depth int, files *[
 	return nil
 }
 
-// admit returns the proposed files that the walk would have listed.
-func (v *searchTree) admit(ctx context.Context, proposed []string) ([]string, error) {
+// filterProposed returns the proposed files that the walk would have listed.
+func (v *treeWalk) filterProposed(ctx context.Context, proposed []string) ([]string, error) {
 	excluded := map[string]bool{} // directories
 	var files []string
 	for _, name := range proposed {
@@ -308,7 +308,7 @@ func (v *searchTree) admit(ctx context.Context, proposed []string) ([]string, er
 		if !fs.ValidPath(name) || strings.Count(name, "/") > maxTreeDepth {
 			continue
 		}
-		ok, err := v.reaches(name, excluded)
+		ok, err := v.parentsIncluded(name, excluded)
 		if err != nil {
 			return nil, err
 		}
@@ -322,10 +322,10 @@ func (v *searchTree) admit(ctx context.Context, proposed []string) ([]string, er
 	return files, nil
 }
 
-// reaches reports whether no directory above a file is excluded. It reads their exclusion
+// parentsIncluded reports whether no directory above a file is excluded. It reads their exclusion
 // files.
-func (v *searchTree) reaches(name string, excluded map[string]bool) (bool, error) {
-	if err := v.learn(""); err != nil {
+func (v *treeWalk) parentsIncluded(name string, excluded map[string]bool) (bool, error) {
+	if err := v.readIgnoreFiles(""); err != nil {
 		return false, err
 	}
 	for i := range len(name) {
@@ -341,57 +341,57 @@ func (v *searchTree) reaches(name string, excluded map[string]bool) (bool, error
 		if out {
 			return false, nil
 		}
-		if err := v.learn(dir); err != nil {
+		if err := v.readIgnoreFiles(dir); err != nil {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-var errPattern = errors.New("not a pattern")
+var errBadPattern = errors.New("not a pattern")
 
-// A pattern is a parsed glob pattern.
-type pattern struct {
-	text  string
-	parts []string // those that a name with a dot can match
+// A globPattern is a parsed glob pattern.
+type globPattern struct {
+	text     string
+	dotParts []string // those that a name with a dot can match
 }
 
 // The limits of a pattern.
 const (
-	maxPattern      = 4096 // bytes
+	maxPatternBytes = 4096 // bytes
 	maxAlternatives = 256  // without braces that it stands for
 )
 
 // parsePattern parses a pattern. It returns an errPattern with the reason.
-func parsePattern(text string) (pattern, error) {
+func parsePattern(text string) (globPattern, error) {
 	switch {
-	case len(text) > maxPattern:
-		return pattern{}, fmt.Errorf("%w: it has %d bytes: use at most %d", errPattern, len(text), maxPattern)
+	case len(text) > maxPatternBytes:
+		return globPattern{}, fmt.Errorf("%w: it has %d bytes: use at most %d", errBadPattern, len(text), maxPatternBytes)
 	case strings.HasPrefix(text, "!"):
-		return pattern{}, fmt.Errorf("%w: it begins with !, and a pattern cannot exclude", errPattern)
+		return globPattern{}, fmt.Errorf("%w: it begins with !, and a pattern cannot exclude", errBadPattern)
 	case slices.Contains(strings.Split(text, "/"), ".."):
-		return pattern{}, fmt.Errorf("%w: .. does not lead out of the directory that is searched: give path", errPattern)
-	case alternatives(text) > maxAlternatives:
-		return pattern{}, fmt.Errorf("%w: its braces stand for over %d patterns: use fewer alternatives", errPattern, maxAlternatives)
+		return globPattern{}, fmt.Errorf("%w: .. does not lead out of the directory that is searched: give path", errBadPattern)
+	case countAlternatives(text) > maxAlternatives:
+		return globPattern{}, fmt.Errorf("%w: its braces stand for over %d patterns: use fewer alternatives", errBadPattern, maxAlternatives)
 	case !doublestar.ValidatePattern(text):
-		return pattern{}, fmt.Errorf("%w: its [ ] or { } are not in pairs, or it ends in a backslash", errPattern)
+		return globPattern{}, fmt.Errorf("%w: its [ ] or { } are not in pairs, or it ends in a backslash", errBadPattern)
 	}
 	text = strings.TrimPrefix(text, "./")
 	if !strings.Contains(text, "/") {
 		text = "**/" + text
 	}
-	p := pattern{text: strings.TrimPrefix(text, "/")}
-	for _, part := range partsOf(p.text) {
+	p := globPattern{text: strings.TrimPrefix(text, "/")}
+	for _, part := range splitPattern(p.text) {
 		if part[0] == '.' || strings.HasPrefix(part, `\.`) || strings.HasPrefix(part, "{") && strings.Contains(part, ".") {
-			p.parts = append(p.parts, part)
+			p.dotParts = append(p.dotParts, part)
 		}
 	}
 	return p, nil
 }
 
-// alternatives returns the number of brace-free patterns that a pattern expands to. It stops
+// countAlternatives returns the number of brace-free patterns that a pattern expands to. It stops
 // counting above the limit. Each alternative is matched separately against each file.
-func alternatives(text string) int {
+func countAlternatives(text string) int {
 	type group struct{ before, sum int } // of the text before the braces, and of its alternatives so far
 	var open []group
 	now := 1
@@ -420,27 +420,27 @@ func alternatives(text string) int {
 	return now
 }
 
-// fits reports whether a path fits, whether or not a part of it begins with a
+// matchesPath reports whether a path fits, whether or not a part of it begins with a
 // dot.
-func (p pattern) fits(name string) bool { return doublestar.MatchUnvalidated(p.text, name) }
+func (p globPattern) matchesPath(name string) bool { return doublestar.MatchUnvalidated(p.text, name) }
 
 // matches reports whether a path fits. A part of the path that begins with a
 // dot needs a part of the pattern that does.
-func (p pattern) matches(name string) bool { return p.fits(name) && p.dotted(name) }
+func (p globPattern) matches(name string) bool { return p.matchesPath(name) && p.matchesDotNames(name) }
 
-// dotted reports whether, for each part of a path that begins with a dot, a
+// matchesDotNames reports whether, for each part of a path that begins with a dot, a
 // part of the pattern with the dot written out matches it.
-func (p pattern) dotted(name string) bool {
+func (p globPattern) matchesDotNames(name string) bool {
 	for part := range strings.SplitSeq(name, "/") {
-		if part[0] == '.' && !slices.ContainsFunc(p.parts, func(q string) bool { return doublestar.MatchUnvalidated(q, part) }) {
+		if part[0] == '.' && !slices.ContainsFunc(p.dotParts, func(q string) bool { return doublestar.MatchUnvalidated(q, part) }) {
 			return false
 		}
 	}
 	return true
 }
 
-// partsOf splits a pattern at slashes outside braces and returns the non-empty parts.
-func partsOf(text string) []string {
+// splitPattern splits a pattern at slashes outside braces and returns the non-empty parts.
+func splitPattern(text string) []string {
 	depth := 0
 	return strings.FieldsFunc(text, func(r rune) bool {
 		switch r {

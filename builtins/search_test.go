@@ -76,7 +76,7 @@ func TestSearchFindsTheSameWithAndWithoutProgram(t *testing.T) {
 	}
 	with := newBench(t, func(c *Config) { c.SearchProgram = "rg" })
 	with.grow(t)
-	without, err := Tools(Config{Workspace: with.config.Workspace, Permission: with.door, SearchProgram: NoSearchProgram})
+	without, err := Tools(Config{Workspace: with.config.Workspace, Permission: with.fakePermission, SearchProgram: NoSearchProgram})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +255,7 @@ func TestLiteralIsInEveryMatch(t *testing.T) {
 	for expression, want := range map[string]string{
 		"needle": "needle", "(?i)needle": "", "a(bcd)+e": "bcd", "foo|bar": "", "foobar|foobaz": "fooba", "x*abc?": "ab", "a.bc": "bc", `\bword\b`: "word", "(": "", "a\nb": "",
 	} {
-		if got := literalOf(expression); got != want {
+		if got := requiredLiteral(expression); got != want {
 			t.Errorf("literalOf(%q) = %q, want %q", expression, got, want)
 		}
 	}

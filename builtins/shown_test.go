@@ -142,8 +142,8 @@ func TestDiffAppliesWhateverIsCutOff(t *testing.T) {
 		if got := apply(d.patch, before); got != after {
 			t.Fatalf("the patch of %q to %q gives %q:\n%s", before, after, got, d.patch)
 		}
-		if lines(after)-lines(before) != d.additions-d.deletions {
-			t.Fatalf("%d additions and %d deletions from %d to %d lines", d.additions, d.deletions, lines(before), lines(after))
+		if countLines(after)-countLines(before) != d.additions-d.deletions {
+			t.Fatalf("%d additions and %d deletions from %d to %d lines", d.additions, d.deletions, countLines(before), countLines(after))
 		}
 	})
 }
@@ -152,7 +152,7 @@ func TestDiffOfLongTextsIsBounded(t *testing.T) {
 	t.Parallel()
 	before, after := strings.Repeat("x\n", 4<<20), strings.Repeat("y é\n", 2<<20)
 	d := diff("f", before, after)
-	if !d.truncated || len(d.patch) > 4*maxCoarse || d.additions != 2<<20 || d.deletions != 4<<20 {
+	if !d.truncated || len(d.patch) > 4*maxDiffSide || d.additions != 2<<20 || d.deletions != 4<<20 {
 		t.Errorf("the diff has %d bytes, +%d -%d, truncated %v", len(d.patch), d.additions, d.deletions, d.truncated)
 	}
 	if d := diff("f", before, before+"z\n"); d.truncated || d.patch != "--- a/f\n+++ b/f\n@@ -4194302,3 +4194302,4 @@\n x\n x\n x\n+z\n" {

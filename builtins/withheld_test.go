@@ -72,8 +72,8 @@ func TestSearchShowsNothingThatReadWouldNot(t *testing.T) {
 		for _, m := range out.Matches {
 			got = append(got, strings.TrimPrefix(m.Path, b.dir+"/"))
 		}
-		if strings.Join(got, " ") != c.want || out.LeftOut != (withheldFiles{c.denied, c.ip}) || out.Total != len(got) {
-			t.Errorf("by %q grep(%v) shows %v and leaves out %+v, want %s, %d denied and %d closed", c.rules, c.in, got, out.LeftOut, c.want, c.denied, c.ip)
+		if strings.Join(got, " ") != c.want || out.Withheld != (withheldFiles{c.denied, c.ip}) || out.Total != len(got) {
+			t.Errorf("by %q grep(%v) shows %v and leaves out %+v, want %s, %d denied and %d closed", c.rules, c.in, got, out.Withheld, c.want, c.denied, c.ip)
 		}
 		if len(out.Unread) != 0 {
 			t.Errorf("by %q grep(%v) could not read %v", c.rules, c.in, out.Unread)
@@ -118,8 +118,8 @@ func TestTooManyFilesToAskAboutAreLeftOut(t *testing.T) {
 		b.put(t, fmt.Sprintf("many/%03d", i), "key")
 	}
 	out, _ := must[grepResult](t, b, "grep", input{"pattern": "key", "path": "many"})
-	if out.Total != 0 || out.LeftOut.Closed != maxFilesAsked+1 || len(b.asked) != 1 {
-		t.Errorf("grep finds %d, leaves out %+v and asks %d times", out.Total, out.LeftOut, len(b.asked))
+	if out.Total != 0 || out.Withheld.NotPermitted != maxFilesAsked+1 || len(b.asked) != 1 {
+		t.Errorf("grep finds %d, leaves out %+v and asks %d times", out.Total, out.Withheld, len(b.asked))
 	}
 }
 
@@ -138,8 +138,8 @@ func TestSearchProgramDoesNotGetRoundTheRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.tools = tools
-	if out, text := must[grepResult](t, b, "grep", input{"pattern": "key"}); out.Total != 2 || out.LeftOut.Denied != 4 || strings.Contains(text, ".env") {
-		t.Errorf("grep = %s, leaves out %+v", text, out.LeftOut)
+	if out, text := must[grepResult](t, b, "grep", input{"pattern": "key"}); out.Total != 2 || out.Withheld.Denied != 4 || strings.Contains(text, ".env") {
+		t.Errorf("grep = %s, leaves out %+v", text, out.Withheld)
 	}
 }
 
@@ -158,7 +158,7 @@ func TestDirectoryListsNothingThatReadWouldNot(t *testing.T) {
 		}
 	}
 	b := ruledBench(t, "allow * *\nask read *.env", func(permission.Ask) error { return nil })
-	if out, _ := must[readResult](t, b, "read", input{"path": "sub"}); len(out.Entries) != 3 || out.LeftOut != (withheldFiles{}) {
+	if out, _ := must[readResult](t, b, "read", input{"path": "sub"}); len(out.Entries) != 3 || out.Withheld != (withheldFiles{}) {
 		t.Errorf("with the permission read shows %+v", out)
 	}
 	declined := &domain.Declined{Feedback: "not these"}

@@ -43,52 +43,52 @@ func (w writeTool) tool() (domain.Tool, error) {
 func (w writeTool) write(ctx context.Context, in writeArgs, inv domain.Invocation) (writeResult, error) {
 	target, err := w.Workspace.Resolve(in.Path)
 	if err != nil {
-		return writeResult{}, because(err, "Unable to write %s", in.Path)
+		return writeResult{}, failure(err, "Unable to write %s", in.Path)
 	}
-	held := w.hold(target)
+	held := w.acquire(target)
 	defer held.release()
-	if err := w.enter(ctx, inv, held); err != nil {
+	if err := w.assertExternal(ctx, inv, held); err != nil {
 		return writeResult{}, err
 	}
 	metadata := map[string]any{"path": target.Path, "bytes": len(in.Content)}
-	show := func(ctx context.Context) (domain.Preview, error) { return showWrite(held, in), ctx.Err() }
-	if err := w.ask(ctx, inv, held, editing, target.Resource, metadata, show); err != nil {
+	show := func(ctx context.Context) (domain.Preview, error) { return previewWrite(held, in), ctx.Err() }
+	if err := w.assertOne(ctx, inv, held, actionEdit, target.Resource, metadata, show); err != nil {
 		return writeResult{}, err
 	}
-	existed, err := held.write(len(bom), func(before []byte) []byte { return withMark(before, in.Content) })
+	existed, err := held.write(len(bom), func(before []byte) []byte { return withByteOrderMark(before, in.Content) })
 	if errors.Is(err, workspace.ErrChanged) {
 		return writeResult{}, domain.Fail("File changed after permission approval. Read it again before writing.")
 	}
 	if err != nil {
-		return writeResult{}, because(err, "Unable to write %s", in.Path)
+		return writeResult{}, failure(err, "Unable to write %s", in.Path)
 	}
 	return writeResult{"write", target.Path, target.Resource, existed}, nil
 }
 
-// showWrite returns the text that a person decides about: a diff if the file is replaced, and
+// previewWrite returns the text that a person decides about: a diff if the file is replaced, and
 // otherwise the full content.
-func showWrite(held *heldTarget, in writeArgs) domain.Preview {
-	if held.broken == nil {
+func previewWrite(held *acquiredPath, in writeArgs) domain.Preview {
+	if held.openErr == nil {
 		if _, err := held.handle.Stat(); err == nil {
-			if before, err := editable(held.handle); err == nil && utf8.ValidString(in.Content) {
-				after := withMark(before, in.Content)
+			if before, err := readEditable(held.handle); err == nil && utf8.ValidString(in.Content) {
+				after := withByteOrderMark(before, in.Content)
 				if bytes.Equal(before, after) {
 					return domain.NewPreview(domain.PreviewContent, fmt.Sprintf("The file keeps its content of %d bytes.\n", len(before)))
 				}
-				return domain.NewPreview(domain.PreviewDiff, otherNames(held)+diff(held.target.Resource, string(before), string(after)).patch)
+				return domain.NewPreview(domain.PreviewDiff, hardLinkWarning(held)+diff(held.resolved.Resource, string(before), string(after)).patch)
 			}
-			return domain.NewPreview(domain.PreviewContent, otherNames(held)+in.Content)
+			return domain.NewPreview(domain.PreviewContent, hardLinkWarning(held)+in.Content)
 		}
 	}
 	return domain.NewPreview(domain.PreviewContent, in.Content)
 }
 
 // write writes the target. If somebody was asked, it must be as it was then.
-func (h *heldTarget) write(peek int, content func(before []byte) []byte) (existed bool, err error) {
-	if !h.asked {
-		return h.target.Write(peek, content)
+func (h *acquiredPath) write(peek int, content func(before []byte) []byte) (existed bool, err error) {
+	if !h.personAsked {
+		return h.resolved.Write(peek, content)
 	}
-	handle, err := h.open()
+	handle, err := h.verifiedHandle()
 	if err != nil {
 		return false, err
 	}
@@ -98,9 +98,9 @@ func (h *heldTarget) write(peek int, content func(before []byte) []byte) (existe
 // bom is the byte order mark of UTF-8.
 const bom = "\ufeff"
 
-// withMark returns content with exactly one byte order mark if content or the replaced file
+// withByteOrderMark returns content with exactly one byte order mark if content or the replaced file
 // begins with one, and without one otherwise.
-func withMark(before []byte, content string) []byte {
+func withByteOrderMark(before []byte, content string) []byte {
 	rest := []byte(content)
 	marked := bytes.HasPrefix(before, []byte(bom))
 	for bytes.HasPrefix(rest, []byte(bom)) {

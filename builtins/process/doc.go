@@ -2,7 +2,7 @@
 //
 // A [Command] is a program with its arguments. [Run] starts it as the leader
 // of a process group of its own, with no input, captures what it and its
-// descendants write, and returns a [Result] when it has ended: the exit status
+// descendants write, and returns a [RunResult] when it has ended: the exit status
 // or the signal, whether its time ran out, and the [Capture].
 //
 // # Promises
@@ -18,7 +18,7 @@
 //     in it does not outlive the command.
 //   - On Linux, so has a descendant that left the group, as by setsid, unless
 //     it was started with another environment or for another user: descendants
-//     are told by the variable [Mark]. On other systems it survives.
+//     are told by the variable [MarkVariable]. On other systems it survives.
 //   - If this process is killed, on Linux the command is killed with it. Its
 //     descendants are not.
 //

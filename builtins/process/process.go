@@ -21,27 +21,27 @@ const DefaultLimit = 1 << 20
 // is zero.
 const DefaultGrace = 3 * time.Second
 
-// Mark is the environment variable that identifies the descendants of a command. Its value is
+// MarkVariable is the environment variable that identifies the descendants of a command. Its value is
 // a list with one element for each Run that a process descends from.
-const Mark = "LEDGER_COMMAND"
+const MarkVariable = "LEDGER_COMMAND"
 
 // ErrBadCommand says that a Command is invalid.
 var ErrBadCommand = errors.New("not a command")
 
 // A Command is a program to run.
 type Command struct {
-	Program string        // a path, or a name to look up in PATH
-	Args    []string      // without the program's own name
-	Dir     string        // where it runs; empty: where this process does
-	Opened  *os.File      // the directory Dir, open; on Linux the command runs in it wherever Dir leads by now; nil: none
-	Env     []string      // KEY=VALUE; nil: as this process has
-	Limit   int           // how many bytes to capture, at least 2; zero: DefaultLimit
-	Timeout time.Duration // how long it may run; zero: for ever
-	Grace   time.Duration // between the request to terminate and the kill; zero: DefaultGrace
+	Program      string        // a path, or a name to look up in PATH
+	Args         []string      // without the program's own name
+	Dir          string        // where it runs; empty: where this process does
+	OpenDir      *os.File      // the directory Dir, open; on Linux the command runs in it wherever Dir leads by now; nil: none
+	Env          []string      // KEY=VALUE; nil: as this process has
+	CaptureLimit int           // how many bytes to capture, at least 2; zero: DefaultLimit
+	Timeout      time.Duration // how long it may run; zero: for ever
+	GracePeriod  time.Duration // between the request to terminate and the kill; zero: DefaultGrace
 }
 
-// A Result describes the end of a command and its captured output.
-type Result struct {
+// A RunResult describes the end of a command and its captured output.
+type RunResult struct {
 	Exit     int            // the status, where Signal is zero
 	Signal   syscall.Signal // that ended it; zero: it exited
 	TimedOut bool           // its time ran out before it ended
@@ -51,34 +51,34 @@ type Result struct {
 
 // Run runs a command to its end. If ctx ends first, Run ends the command and returns the cause
 // of ctx, with the output captured so far.
-func Run(ctx context.Context, c Command) (Result, error) {
-	if c.Program == "" || c.Limit < 0 || c.Limit == 1 || c.Timeout < 0 || c.Grace < 0 {
-		return Result{}, fmt.Errorf("run command: %w: program %q, limit %d, timeout %v, grace %v", ErrBadCommand, c.Program, c.Limit, c.Timeout, c.Grace)
+func Run(ctx context.Context, c Command) (RunResult, error) {
+	if c.Program == "" || c.CaptureLimit < 0 || c.CaptureLimit == 1 || c.Timeout < 0 || c.GracePeriod < 0 {
+		return RunResult{}, fmt.Errorf("run command: %w: program %q, limit %d, timeout %v, grace %v", ErrBadCommand, c.Program, c.CaptureLimit, c.Timeout, c.GracePeriod)
 	}
 	if ctx.Err() != nil {
-		return Result{}, context.Cause(ctx)
+		return RunResult{}, context.Cause(ctx)
 	}
-	if c.Limit == 0 {
-		c.Limit = DefaultLimit
+	if c.CaptureLimit == 0 {
+		c.CaptureLimit = DefaultLimit
 	}
-	if c.Grace == 0 {
-		c.Grace = DefaultGrace
+	if c.GracePeriod == 0 {
+		c.GracePeriod = DefaultGrace
 	}
 	r, w, err := os.Pipe()
 	if err != nil {
-		return Result{}, fmt.Errorf("run command %s: %w", c.Program, err)
+		return RunResult{}, fmt.Errorf("run command %s: %w", c.Program, err)
 	}
 	defer r.Close()
-	mark, err := markOf(w)
+	mark, err := newMark(w)
 	if err != nil {
 		w.Close()
-		return Result{}, fmt.Errorf("run command %s: %w", c.Program, err)
+		return RunResult{}, fmt.Errorf("run command %s: %w", c.Program, err)
 	}
 	return commandRun{command: c, mark: mark, read: r, write: w}.run(ctx)
 }
 
-// markOf returns a text that is unique among commands while the pipe is open.
-func markOf(pipe *os.File) (string, error) {
+// newMark returns a text that is unique among commands while the pipe is open.
+func newMark(pipe *os.File) (string, error) {
 	info, err := pipe.Stat()
 	if err != nil {
 		return "", err
@@ -103,19 +103,19 @@ type leaderExit struct {
 	err   error // that kept it from starting
 }
 
-func (r commandRun) run(ctx context.Context) (Result, error) {
+func (r commandRun) run(ctx context.Context) (RunResult, error) {
 	started := time.Now()
 	var joined sync.WaitGroup
 	defer joined.Wait()
 
 	begun, exited, release, ended := make(chan *os.Process, 1), make(chan struct{}), make(chan struct{}), make(chan leaderExit, 1)
-	joined.Go(func() { ended <- r.lead(begun, exited, release) })
+	joined.Go(func() { ended <- r.startAndWait(begun, exited, release) })
 	process := <-begun
 	r.write.Close()
 	if process == nil {
-		return Result{}, fmt.Errorf("run command %s: %w", r.command.Program, (<-ended).err)
+		return RunResult{}, fmt.Errorf("run command %s: %w", r.command.Program, (<-ended).err)
 	}
-	output := &captureBuffer{half: r.command.Limit / 2}
+	output := &captureBuffer{halfLimit: r.command.CaptureLimit / 2}
 	drained := make(chan struct{})
 	joined.Go(func() {
 		defer close(drained)
@@ -124,14 +124,14 @@ func (r commandRun) run(ctx context.Context) (Result, error) {
 
 	// The group can be signalled for as long as its leader is not released:
 	// until then no other group can have its number.
-	timedOut, cause := r.await(ctx, process.Pid, exited, drained)
+	timedOut, cause := r.waitOrTerminate(ctx, process.Pid, exited, drained)
 	_ = syscall.Kill(-process.Pid, syscall.SIGKILL) // that there is nobody left is no error
 	close(release)
 	e := <-ended
-	reap(r.mark)
-	r.finish(drained)
+	killDescendants(r.mark)
+	r.drain(drained)
 
-	result := Result{TimedOut: timedOut, Output: output.capture(), Duration: time.Since(started)}
+	result := RunResult{TimedOut: timedOut, Output: output.capture(), Duration: time.Since(started)}
 	if e.err != nil {
 		return result, fmt.Errorf("wait for command %s: %w", r.command.Program, e.err)
 	}
@@ -143,24 +143,24 @@ func (r commandRun) run(ctx context.Context) (Result, error) {
 	return result, cause
 }
 
-// lead starts the command and waits for it. The process is on begun, or nil
+// startAndWait starts the command and waits for it. The process is on begun, or nil
 // if it was not started. When it has ended it closes exited; its number stays
 // its own until release is closed.
-func (r commandRun) lead(begun chan<- *os.Process, exited chan<- struct{}, release <-chan struct{}) leaderExit {
+func (r commandRun) startAndWait(begun chan<- *os.Process, exited chan<- struct{}, release <-chan struct{}) leaderExit {
 	cmd := exec.Command(r.command.Program, r.command.Args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = r.command.Dir, r.write, r.write
-	if r.command.Opened != nil {
-		cmd.Dir = pathOf(r.command.Opened, r.command.Dir)
+	if r.command.OpenDir != nil {
+		cmd.Dir = openDirPath(r.command.OpenDir, r.command.Dir)
 	}
 	cmd.Env = r.environment()
-	unlock := own(cmd)
+	unlock := configureSession(cmd)
 	defer unlock()
 	if err := cmd.Start(); err != nil {
 		begun <- nil
 		return leaderExit{err: err}
 	}
 	begun <- cmd.Process
-	err := wait(cmd, exited, release)
+	err := waitLeader(cmd, exited, release)
 	if _, failed := errors.AsType[*exec.ExitError](err); failed {
 		err = nil
 	}
@@ -174,15 +174,15 @@ func (r commandRun) environment() []string {
 		env = os.Environ()
 	}
 	marks := r.mark
-	if outer := os.Getenv(Mark); outer != "" {
+	if outer := os.Getenv(MarkVariable); outer != "" {
 		marks = outer + " " + r.mark
 	}
-	return append(append([]string(nil), env...), Mark+"="+marks)
+	return append(append([]string(nil), env...), MarkVariable+"="+marks)
 }
 
-// await waits until the command has ended. If its time runs out or ctx ends,
+// waitOrTerminate waits until the command has ended. If its time runs out or ctx ends,
 // it has the group terminate, and leaves it the grace period for that.
-func (r commandRun) await(ctx context.Context, group int, exited, drained <-chan struct{}) (timedOut bool, cause error) {
+func (r commandRun) waitOrTerminate(ctx context.Context, group int, exited, drained <-chan struct{}) (timedOut bool, cause error) {
 	var timeout <-chan time.Time
 	if r.command.Timeout > 0 {
 		timer := time.NewTimer(r.command.Timeout)
@@ -198,7 +198,7 @@ func (r commandRun) await(ctx context.Context, group int, exited, drained <-chan
 		cause = context.Cause(ctx)
 	}
 	_ = syscall.Kill(-group, syscall.SIGTERM) // a group that has ended meanwhile needs no signal
-	grace := time.NewTimer(r.command.Grace)
+	grace := time.NewTimer(r.command.GracePeriod)
 	defer grace.Stop()
 	for range 2 { // the leader has ended, and whoever else could write
 		select {
@@ -213,15 +213,15 @@ func (r commandRun) await(ctx context.Context, group int, exited, drained <-chan
 	return timedOut, cause
 }
 
-// finish waits for the rest of the output. What still holds the pipe then is
+// drain waits for the rest of the output. What still holds the pipe then is
 // no process of the command, or one that could not be found, and is not waited
 // for.
-func (r commandRun) finish(drained <-chan struct{}) {
-	if err := r.read.SetReadDeadline(time.Now().Add(drainTime)); err != nil {
+func (r commandRun) drain(drained <-chan struct{}) {
+	if err := r.read.SetReadDeadline(time.Now().Add(drainTimeout)); err != nil {
 		r.read.Close()
 	}
 	<-drained
 }
 
-// drainTime is the time limit for the output of killed processes to arrive.
-const drainTime = 500 * time.Millisecond
+// drainTimeout is the time limit for the output of killed processes to arrive.
+const drainTimeout = 500 * time.Millisecond

@@ -14,25 +14,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// own makes a command the leader of its own session and group, to be killed
+// configureSession makes a command the leader of its own session and group, to be killed
 // when this process is. A session of its own has no terminal: a command that
 // had one could type an answer to a question. The system ties that to the thread that starts it, so the
 // goroutine keeps its thread until the returned function is called.
-func own(cmd *exec.Cmd) (unlock func()) {
+func configureSession(cmd *exec.Cmd) (unlock func()) {
 	runtime.LockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	return runtime.UnlockOSThread
 }
 
-// pathOf returns a path by which a child of this process reaches a directory
+// openDirPath returns a path by which a child of this process reaches a directory
 // that this process has open.
-func pathOf(opened *os.File, _ string) string {
+func openDirPath(opened *os.File, _ string) string {
 	return "/proc/self/fd/" + strconv.Itoa(int(opened.Fd()))
 }
 
-// wait waits for a command. It closes exited when the command has ended, and
+// waitLeader waits for a command. It closes exited when the command has ended, and
 // lets go of the number of the process only when release is closed.
-func wait(cmd *exec.Cmd, exited chan<- struct{}, release <-chan struct{}) error {
+func waitLeader(cmd *exec.Cmd, exited chan<- struct{}, release <-chan struct{}) error {
 	for errors.Is(unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
 	}
 	close(exited)
@@ -40,22 +40,22 @@ func wait(cmd *exec.Cmd, exited chan<- struct{}, release <-chan struct{}) error 
 	return cmd.Wait()
 }
 
-// reapRounds bounds the rounds of reap. A process can start another between
+// maxKillRounds bounds the rounds of reap. A process can start another between
 // being found and being killed, but each round leaves it less time to.
-const reapRounds = 100
+const maxKillRounds = 100
 
-// reap kills every process that carries a mark, and those which they start
+// killDescendants kills every process that carries a mark, and those which they start
 // meanwhile.
-func reap(mark string) {
-	for range reapRounds {
-		if !reapOnce(mark) {
+func killDescendants(mark string) {
+	for range maxKillRounds {
+		if !killMarked(mark) {
 			return
 		}
 	}
 }
 
-// reapOnce reports whether it killed a process.
-func reapOnce(mark string) bool {
+// killMarked reports whether it killed a process.
+func killMarked(mark string) bool {
 	environs, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {
 		return false
@@ -63,7 +63,7 @@ func reapOnce(mark string) bool {
 	killed := false
 	for _, environ := range environs {
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(environ)))
-		if err == nil && pid != os.Getpid() && marked(environ, mark) {
+		if err == nil && pid != os.Getpid() && hasMark(environ, mark) {
 			killed = kill(pid, environ, mark) || killed
 		}
 	}
@@ -78,16 +78,16 @@ func kill(pid int, environ, mark string) bool {
 		return false
 	}
 	defer unix.Close(handle)
-	return marked(environ, mark) && unix.PidfdSendSignal(handle, unix.SIGKILL, nil, 0) == nil
+	return hasMark(environ, mark) && unix.PidfdSendSignal(handle, unix.SIGKILL, nil, 0) == nil
 }
 
-func marked(environ, mark string) bool {
+func hasMark(environ, mark string) bool {
 	data, err := os.ReadFile(environ) // empty for a process that has ended
 	if err != nil || !bytes.Contains(data, []byte(mark)) {
 		return false
 	}
 	for variable := range bytes.SplitSeq(data, []byte{0}) {
-		if marks, ok := bytes.CutPrefix(variable, []byte(Mark+"=")); ok {
+		if marks, ok := bytes.CutPrefix(variable, []byte(MarkVariable+"=")); ok {
 			return slices.ContainsFunc(bytes.Fields(marks), func(m []byte) bool { return string(m) == mark })
 		}
 	}

@@ -24,7 +24,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func sh(line string) process.Command {
-	return process.Command{Program: "/bin/sh", Args: []string{"-c", line}, Grace: 100 * time.Millisecond}
+	return process.Command{Program: "/bin/sh", Args: []string{"-c", line}, GracePeriod: 100 * time.Millisecond}
 }
 
 // written waits for a file that a command writes last.
@@ -82,7 +82,7 @@ func TestCommandRunsInTheDirectoryThatWasOpened(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := sh("pwd")
-	c.Dir, c.Opened = dir, opened
+	c.Dir, c.OpenDir = dir, opened
 	if r, err := process.Run(t.Context(), c); err != nil || string(r.Output.Head) != dir+".was\n" {
 		t.Errorf("Run = %+v, %v, want the command in %s", r, err, dir+".was")
 	}
@@ -100,7 +100,7 @@ func TestLostBytesAreCountedExactly(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{0, 1, 99, 100, 101, 150, 1000, 300_000} {
 		c := sh(fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x; printf END", size))
-		c.Limit = 100
+		c.CaptureLimit = 100
 		r, err := process.Run(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
@@ -128,7 +128,7 @@ func TestTimeoutKeepsWhatWasWritten(t *testing.T) {
 func TestGroupMayTerminateByItself(t *testing.T) {
 	t.Parallel()
 	c := sh("trap 'echo cleaned; exit 7' TERM; echo begun; while :; do sleep 0.01; done")
-	c.Timeout, c.Grace = 200*time.Millisecond, 10*time.Second
+	c.Timeout, c.GracePeriod = 200*time.Millisecond, 10*time.Second
 	r, err := process.Run(t.Context(), c)
 	if err != nil || !r.TimedOut || r.Exit != 7 || !strings.HasSuffix(string(r.Output.Head), "cleaned\n") {
 		t.Errorf("Run = %+v, %v, want that it cleaned up", r, err)
@@ -149,7 +149,7 @@ func TestInterruptionEndsTheWholeGroup(t *testing.T) {
 			ctx, interrupt := context.WithCancelCause(t.Context())
 			defer interrupt(nil)
 			type ended struct {
-				process.Result
+				process.RunResult
 				error
 			}
 			done := make(chan ended, 1)
@@ -192,7 +192,7 @@ func TestAnotherCommandIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "pid")
 	ctx, interrupt := context.WithCancel(t.Context())
-	done := make(chan process.Result, 1)
+	done := make(chan process.RunResult, 1)
 	go func() {
 		r, _ := process.Run(ctx, sh("echo $$ > "+path+"; exec sleep 600"))
 		done <- r

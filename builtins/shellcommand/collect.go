@@ -9,11 +9,11 @@ import (
 
 // A collector collects the commands of a script.
 type collector struct {
-	script      Analysis
+	analysis    Analysis
 	seen        map[string]bool // the resources
 	environment map[string]bool // names of variables
-	opaque      bool            // a command in it is another than its words say
-	unread      bool            // the shell may run what the parser does not see
+	indirect    bool            // a command in it is another than its words say
+	uncertain   bool            // the shell may run what the parser does not see
 	depth       int             // of scripts and commands within commands
 	size        int             // of the resources, in bytes
 }
@@ -30,21 +30,21 @@ func newCollector(environment []string) *collector {
 // maxDepth is how deep scripts and commands within commands are read.
 const maxDepth = 8
 
-// enter counts one level of commands within commands. It reports false where
+// enterNested counts one level of commands within commands. It reports false where
 // there are too many.
-func (a *collector) enter() bool {
+func (a *collector) enterNested() bool {
 	if a.depth == maxDepth {
-		a.unread = true
+		a.uncertain = true
 		return false
 	}
 	a.depth++
 	return true
 }
 
-// read adds the commands of a text. Variants that disagree leave it unread.
-func (a *collector) read(line string, in []syntax.LangVariant) {
-	if len(line) > maxLine || !a.enter() {
-		a.unread = true
+// parseText adds the commands of a text. Variants that disagree leave it unread.
+func (a *collector) parseText(line string, in []syntax.LangVariant) {
+	if len(line) > maxLineBytes || !a.enterNested() {
+		a.uncertain = true
 		return
 	}
 	defer func() { a.depth-- }()
@@ -52,37 +52,37 @@ func (a *collector) read(line string, in []syntax.LangVariant) {
 	for i, variant := range in {
 		file, err := syntax.NewParser(syntax.Variant(variant)).Parse(strings.NewReader(line), "")
 		if err != nil {
-			a.unread = true
+			a.uncertain = true
 			continue
 		}
 		one := &collector{seen: map[string]bool{}, environment: a.environment, depth: a.depth}
-		syntax.Walk(file, (&visit{one, variant}).node)
-		if i > 0 && !slices.Equal(found, one.script.Resources) {
-			a.unread = true
+		syntax.Walk(file, (&walker{one, variant}).visit)
+		if i > 0 && !slices.Equal(found, one.analysis.Resources) {
+			a.uncertain = true
 		}
-		found = one.script.Resources
+		found = one.analysis.Resources
 		a.merge(one)
 	}
 }
 
 func (a *collector) merge(b *collector) {
-	for _, resource := range b.script.Resources {
+	for _, resource := range b.analysis.Resources {
 		if !a.seen[resource] {
 			a.size += len(resource)
 			a.seen[resource] = true
-			a.script.Resources = append(a.script.Resources, resource)
+			a.analysis.Resources = append(a.analysis.Resources, resource)
 		}
-		a.spell(resource, b.script.Spellings[resource]...)
+		a.addSpellings(resource, b.analysis.Spellings[resource]...)
 	}
-	for _, save := range b.script.SavePatterns {
-		if !slices.Contains(a.script.SavePatterns, save) {
-			a.script.SavePatterns = append(a.script.SavePatterns, save)
+	for _, save := range b.analysis.SavePatterns {
+		if !slices.Contains(a.analysis.SavePatterns, save) {
+			a.analysis.SavePatterns = append(a.analysis.SavePatterns, save)
 		}
 	}
-	for _, path := range b.script.Paths {
-		a.path(path)
+	for _, path := range b.analysis.Paths {
+		a.addPath(path)
 	}
-	a.opaque, a.unread = a.opaque || b.opaque, a.unread || b.unread
+	a.indirect, a.uncertain = a.indirect || b.indirect, a.uncertain || b.uncertain
 }
 
 func (a *collector) add(resource, save string) {
@@ -91,38 +91,38 @@ func (a *collector) add(resource, save string) {
 	}
 	a.size += len(resource)
 	a.seen[resource] = true
-	a.script.Resources = append(a.script.Resources, resource)
-	if !slices.Contains(a.script.SavePatterns, save) {
-		a.script.SavePatterns = append(a.script.SavePatterns, save)
+	a.analysis.Resources = append(a.analysis.Resources, resource)
+	if !slices.Contains(a.analysis.SavePatterns, save) {
+		a.analysis.SavePatterns = append(a.analysis.SavePatterns, save)
 	}
 }
 
-// exactly adds a resource that is saved as it is.
-func (a *collector) exactly(resource string) { a.add(resource, LiteralPattern(resource)) }
+// addExact adds a resource that is saved as it is.
+func (a *collector) addExact(resource string) { a.add(resource, LiteralPattern(resource)) }
 
-// spell adds further spellings of a resource.
-func (a *collector) spell(resource string, texts ...string) {
+// addSpellings adds further spellings of a resource.
+func (a *collector) addSpellings(resource string, texts ...string) {
 	for _, text := range texts {
-		if text == "" || text == resource || slices.Contains(a.script.Spellings[resource], text) {
+		if text == "" || text == resource || slices.Contains(a.analysis.Spellings[resource], text) {
 			continue
 		}
-		if a.script.Spellings == nil {
-			a.script.Spellings = map[string][]string{}
+		if a.analysis.Spellings == nil {
+			a.analysis.Spellings = map[string][]string{}
 		}
-		a.script.Spellings[resource] = append(a.script.Spellings[resource], text)
+		a.analysis.Spellings[resource] = append(a.analysis.Spellings[resource], text)
 	}
 }
 
-// path adds an absolute path that the script names.
-func (a *collector) path(value string) {
-	if strings.HasPrefix(value, "/") && value != "/dev/null" && !slices.Contains(a.script.Paths, value) {
-		a.script.Paths = append(a.script.Paths, value)
+// addPath adds an absolute path that the script names.
+func (a *collector) addPath(value string) {
+	if strings.HasPrefix(value, "/") && value != "/dev/null" && !slices.Contains(a.analysis.Paths, value) {
+		a.analysis.Paths = append(a.analysis.Paths, value)
 	}
 }
 
-// private reports whether a variable belongs to the script alone: no program inherits it and
+// isPrivate reports whether a variable belongs to the script alone: no program inherits it and
 // the shell gives it no meaning. These are variables in lower case that the environment does
 // not hold.
-func (a *collector) private(name string) bool {
+func (a *collector) isPrivate(name string) bool {
 	return name != "" && !a.environment[name] && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") == "" && name[0] >= 'a'
 }

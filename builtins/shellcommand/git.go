@@ -6,20 +6,20 @@ import (
 )
 
 // gitOptions are the options of git before its subcommand.
-var gitOptions = wrapperSpec{flags: "pP", takes: "Cc", long: "bare git-dir= work-tree= namespace= no-pager paginate no-replace-objects literal-pathspecs " +
+var gitOptions = wrapperSpec{flags: "pP", flagsWithArgument: "Cc", long: "bare git-dir= work-tree= namespace= no-pager paginate no-replace-objects literal-pathspecs " +
 	"no-optional-locks exec-path="}
 
-// gitHarmless are the settings that git -c may give without leaving a script
+// gitHarmlessSettings are the settings that git -c may give without leaving a script
 // unread.
-var gitHarmless = strings.Fields("advice. color. commit.gpgsign= core.quotepath= init.defaultbranch= user.email= user.name=")
+var gitHarmlessSettings = strings.Fields("advice. color. commit.gpgsign= core.quotepath= init.defaultbranch= user.email= user.name=")
 
-// git adds the commands that git is known to run, and reports whether there
+// addGit adds the commands that git is known to run, and reports whether there
 // may be some. Rules that ask or deny see its subcommand without the options
 // before it.
-func (v *visit) git(whole string, words []shellWord) bool {
-	rest, ok := gitOptions.command(words)
+func (v *walker) addGit(whole string, words []shellWord) bool {
+	rest, ok := gitOptions.commandWords(words)
 	if !ok {
-		v.lose(whole, words[1:])
+		v.markUncertain(whole, words[1:])
 		return true
 	}
 	runs := false
@@ -32,40 +32,40 @@ func (v *visit) git(whole string, words []shellWord) bool {
 			setting = options[i].value
 		}
 		setting = strings.ToLower(setting)
-		if strings.HasPrefix(text, "--exec-path") || given && !slices.ContainsFunc(gitHarmless, func(s string) bool { return strings.HasPrefix(setting, s) }) {
-			v.unread, runs = true, true
+		if strings.HasPrefix(text, "--exec-path") || given && !slices.ContainsFunc(gitHarmlessSettings, func(s string) bool { return strings.HasPrefix(setting, s) }) {
+			v.uncertain, runs = true, true
 		}
 		if _, shell, ok := strings.Cut(options[i].value, "=!"); ok {
-			v.read(shell, posix)
+			v.parseText(shell, posixLanguages)
 		}
 	}
 	if len(rest) == 0 {
 		return runs
 	}
 	if len(rest) < len(words)-1 {
-		v.spell(whole, strings.Join(append([]string{"git"}, texts(rest)...), " "))
+		v.addSpellings(whole, strings.Join(append([]string{"git"}, wordTexts(rest)...), " "))
 	}
-	return v.subcommand(whole, rest) || runs
+	return v.addGitSubcommand(whole, rest) || runs
 }
 
-// subcommand adds the commands that a subcommand of git runs.
-func (v *visit) subcommand(whole string, words []shellWord) bool {
+// addGitSubcommand adds the commands that a subcommand of git runs.
+func (v *walker) addGitSubcommand(whole string, words []shellWord) bool {
 	name, second := words[0].value, ""
 	if len(words) > 1 {
 		second = words[1].value
 	}
-	if slices.ContainsFunc(words[1:], func(w shellWord) bool { return gitRunsBy(name, w.value) }) {
-		v.lose(whole, words[1:])
+	if slices.ContainsFunc(words[1:], func(w shellWord) bool { return gitOptionRuns(name, w.value) }) {
+		v.markUncertain(whole, words[1:])
 	}
 	switch {
 	case name == "bisect" && second == "run":
-		v.command(words[2:], exactly)
+		v.addCommand(words[2:], exactPattern)
 	case name == "submodule" && slices.ContainsFunc(words, func(w shellWord) bool { return w.value == "foreach" }):
 		at := slices.IndexFunc(words, func(w shellWord) bool { return w.value == "foreach" }) + 1
 		for at < len(words) && strings.HasPrefix(words[at].value, "-") {
 			at++
 		}
-		v.joined(whole, words[at:])
+		v.addJoinedText(whole, words[at:])
 	case name == "rebase":
 		runs := false
 		for i, w := range words {
@@ -77,18 +77,18 @@ func (v *visit) subcommand(whole string, words []shellWord) bool {
 			}
 			if given {
 				runs = true
-				v.read(text, posix)
+				v.parseText(text, posixLanguages)
 			}
 		}
 		return runs
 	case slices.Contains(gitRunners, name):
-		v.lose(whole, words[1:])
+		v.markUncertain(whole, words[1:])
 	case name == "config":
-		v.require(gitReads(words[1:]) || gitSetsHarmless(words[1:]))
+		v.requireCertain(gitConfigReads(words[1:]) || gitConfigSetsHarmless(words[1:]))
 		for _, w := range words {
 			if shell, ok := strings.CutPrefix(w.value, "!"); ok {
-				v.unread = true
-				v.read(shell, posix)
+				v.uncertain = true
+				v.parseText(shell, posixLanguages)
 			}
 		}
 	default:
@@ -100,20 +100,20 @@ func (v *visit) subcommand(whole string, words []shellWord) bool {
 // gitRunners are the subcommands of git that run programs which their words name.
 var gitRunners = strings.Fields("daemon difftool filter-branch instaweb merge-index mergetool send-email shell")
 
-// gitPrograms are the long options of git's subcommands whose arguments are
+// gitUnsafeOptions are the long options of git's subcommands whose arguments are
 // programs, settings, or files to write.
-var gitPrograms = strings.Fields("config exec open-files-in-pager output receive-pack upload-pack")
+var gitUnsafeOptions = strings.Fields("config exec open-files-in-pager output receive-pack upload-pack")
 
-// gitRunsBy reports whether a word of a subcommand of git makes it run a program
+// gitOptionRuns reports whether a word of a subcommand of git makes it run a program
 // or write a file that rules for git do not name. Git accepts the beginning of a
 // long option.
-func gitRunsBy(name, text string) bool {
+func gitOptionRuns(name, text string) bool {
 	if strings.HasPrefix(text, "ext::") {
 		return true
 	}
 	if long, ok := strings.CutPrefix(text, "--"); ok {
 		option, _, _ := strings.Cut(long, "=")
-		return option != "" && (slices.ContainsFunc(gitPrograms, func(p string) bool { return strings.HasPrefix(p, option) }) ||
+		return option != "" && (slices.ContainsFunc(gitUnsafeOptions, func(p string) bool { return strings.HasPrefix(p, option) }) ||
 			name == "clone" && strings.HasPrefix("template", option))
 	}
 	if len(text) < 2 || text[0] != '-' {
@@ -130,8 +130,8 @@ func gitRunsBy(name, text string) bool {
 	return false
 }
 
-// gitReads reports whether the words of git config read settings.
-func gitReads(words []shellWord) bool {
+// gitConfigReads reports whether the words of git config read settings.
+func gitConfigReads(words []shellWord) bool {
 	if len(words) == 0 {
 		return true
 	}
@@ -139,10 +139,10 @@ func gitReads(words []shellWord) bool {
 	return len(words) == 1 || first == "get" || first == "list" || first == "-l" || strings.HasPrefix(first, "--get") || first == "--list"
 }
 
-// gitSetsHarmless reports whether the words of git config set a harmless setting.
-func gitSetsHarmless(words []shellWord) bool {
+// gitConfigSetsHarmless reports whether the words of git config set a harmless setting.
+func gitConfigSetsHarmless(words []shellWord) bool {
 	if words[0].value == "--global" || words[0].value == "--local" {
 		words = words[1:]
 	}
-	return len(words) > 0 && slices.ContainsFunc(gitHarmless, func(s string) bool { return strings.HasPrefix(strings.ToLower(words[0].value)+"=", s) })
+	return len(words) > 0 && slices.ContainsFunc(gitHarmlessSettings, func(s string) bool { return strings.HasPrefix(strings.ToLower(words[0].value)+"=", s) })
 }

@@ -21,9 +21,9 @@ type Analysis struct {
 	Paths        []string            // literal words that are absolute paths
 }
 
-// maxLine is the longest command line that is parsed, in bytes. Linux passes
+// maxLineBytes is the longest command line that is parsed, in bytes. Linux passes
 // no longer argument to a program.
-const maxLine = 128 << 10
+const maxLineBytes = 128 << 10
 
 // Analyze reads a command line as the shell does. The shell is a result of
 // dialect; environment is the environment that the shell gets, as KEY=VALUE. A
@@ -32,39 +32,39 @@ const maxLine = 128 << 10
 // a name that no pattern for one of its commands matches.
 func Analyze(line, shell string, environment ...string) Analysis {
 	a := newCollector(environment)
-	if ambiguous(line) {
-		a.unread = true
+	if isAmbiguous(line) {
+		a.uncertain = true
 	}
-	languages := variants(shell)
-	if languages == nil {
-		a.unread, languages = true, posix // its commands serve rules that deny
+	variants := languages(shell)
+	if variants == nil {
+		a.uncertain, variants = true, posixLanguages // its commands serve rules that deny
 	}
-	a.read(line, languages)
+	a.parseText(line, variants)
 	whole := strings.TrimSpace(line)
-	if a.opaque || a.unread || len(a.script.Resources) == 0 {
-		a.exactly(whole)
+	if a.indirect || a.uncertain || len(a.analysis.Resources) == 0 {
+		a.addExact(whole)
 	}
-	if a.unread {
+	if a.uncertain {
 		unread := shell + " -c " + whole
-		a.exactly(unread)
-		a.spell(unread, segments(line)...)
-		a.script.SavePatterns = nil
-		for _, resource := range a.script.Resources {
-			a.script.SavePatterns = append(a.script.SavePatterns, LiteralPattern(resource))
+		a.addExact(unread)
+		a.addSpellings(unread, possibleCommands(line)...)
+		a.analysis.SavePatterns = nil
+		for _, resource := range a.analysis.Resources {
+			a.analysis.SavePatterns = append(a.analysis.SavePatterns, LiteralPattern(resource))
 		}
 	}
-	return a.script
+	return a.analysis
 }
 
-// ambiguous reports whether a line holds text that shells, parsers and people
+// isAmbiguous reports whether a line holds text that shells, parsers and people
 // read differently: control characters other than tab and line feed, text that
 // is not UTF-8, and characters that no terminal shows, such as Unicode spaces
 // and changes of direction.
-func ambiguous(line string) bool {
-	if len(line) > maxLine || !utf8.ValidString(line) {
+func isAmbiguous(line string) bool {
+	if len(line) > maxLineBytes || !utf8.ValidString(line) {
 		return true
 	}
-	if continued.MatchString(line) || swallowed.MatchString(line) {
+	if continuedComment.MatchString(line) || multibyteQuote.MatchString(line) {
 		return true
 	}
 	return strings.ContainsFunc(line, func(r rune) bool {
@@ -72,27 +72,27 @@ func ambiguous(line string) bool {
 	})
 }
 
-// continued matches what may be a comment that ends in a backslash. A shell
+// continuedComment matches what may be a comment that ends in a backslash. A shell
 // ends the comment there; the parser reads on.
 //
 // swallowed matches a character outside ASCII before one that a shell in a
 // locale such as Shift JIS takes for its second byte, and thus not for a quote.
 var (
-	continued = regexp.MustCompile(`#[^\n]*\\\n`)
-	swallowed = regexp.MustCompile("[^\\x00-\\x7f][\\\\`]")
+	continuedComment = regexp.MustCompile(`#[^\n]*\\\n`)
+	multibyteQuote   = regexp.MustCompile("[^\\x00-\\x7f][\\\\`]")
 )
 
 // maxSegments is how many spellings are derived from one unread text.
 const maxSegments = 4096
 
-// maxResources is how many bytes the resources of a line may have together.
+// maxResourceBytes is how many bytes the resources of a line may have together.
 // Commands nested in commands would take the square of its length.
-const maxResources = 1 << 20
+const maxResourceBytes = 1 << 20
 
-// segments returns the texts in a line that may be commands, for rules that
+// possibleCommands returns the texts in a line that may be commands, for rules that
 // ask or deny: every text after a separator, a keyword or an assignment, with
 // the base name of its program, as it is and without quotes.
-func segments(line string) []string {
+func possibleCommands(line string) []string {
 	var texts []string
 	for _, text := range []string{line, strings.NewReplacer(`\`, "", `"`, "", "'", "").Replace(line)} {
 		for part := range strings.FieldsFuncSeq(text, func(r rune) bool { return strings.ContainsRune(";&|(){}`<>\r\n\"'", r) }) {
@@ -103,7 +103,7 @@ func segments(line string) []string {
 			if len(fields) == 0 || len(texts) == maxSegments {
 				continue
 			}
-			fields[0] = base(fields[0])
+			fields[0] = baseName(fields[0])
 			texts = append(texts, strings.Join(fields, " "))
 		}
 	}
@@ -112,14 +112,14 @@ func segments(line string) []string {
 
 var keywords = strings.Fields("! do elif else if then time until while")
 
-// base returns the text after the last slash.
-func base(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
+// baseName returns the text after the last slash.
+func baseName(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
 // Dialect returns the name under which Analyze knows the shell at a path: bash
 // for a program called bash that is one, sh for any other shell of the POSIX
 // family, and otherwise the name of the program, which Analyze does not read.
 func Dialect(path string) string {
-	called := filepath.Base(path)
+	name := filepath.Base(path)
 	if found, err := exec.LookPath(path); err == nil {
 		path = found
 	}
@@ -127,29 +127,29 @@ func Dialect(path string) string {
 		path = resolved
 	}
 	program := filepath.Base(path)
-	if program == "bash" && called == "bash" {
+	if program == "bash" && name == "bash" {
 		return "bash"
 	}
-	if variants(program) != nil {
+	if languages(program) != nil {
 		return "sh"
 	}
 	return program
 }
 
-// variants returns the languages in which a shell may read a line. A shell
+// languages returns the languages in which a shell may read a line. A shell
 // under the name sh can be one of several, so that a line must read the same
 // in both.
-func variants(shell string) []syntax.LangVariant {
+func languages(shell string) []syntax.LangVariant {
 	switch shell {
 	case "bash":
 		return []syntax.LangVariant{syntax.LangBash}
 	case "sh", "dash", "ash", "busybox":
-		return posix
+		return posixLanguages
 	}
 	return nil
 }
 
-var posix = []syntax.LangVariant{syntax.LangPOSIX, syntax.LangBash}
+var posixLanguages = []syntax.LangVariant{syntax.LangPOSIX, syntax.LangBash}
 
 // Argument returns a line that the shell does not take for one of its options.
 func Argument(line string) string {

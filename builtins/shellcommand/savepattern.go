@@ -5,21 +5,23 @@ import (
 	"strings"
 )
 
-// exactly returns the pattern that matches the command of some words alone.
-func exactly(words []shellWord) string { return LiteralPattern(strings.Join(texts(words), " ")) }
+// exactPattern returns the pattern that matches the command of some words alone.
+func exactPattern(words []shellWord) string {
+	return LiteralPattern(strings.Join(wordTexts(words), " "))
+}
 
-// reusable returns the pattern that an answer for always saves for a command:
+// reusablePattern returns the pattern that an answer for always saves for a command:
 // its reusable prefix with anything after it. Where the prefix would allow
 // more than the question shows, as that of an interpreter does, it is the
 // command as it is.
-func reusable(words []shellWord) string {
-	prefix := reusablePrefix(texts(words))
-	if risky(words) {
-		return exactly(words)
+func reusablePattern(words []shellWord) string {
+	prefix := reusablePrefix(wordTexts(words))
+	if exactOnly(words) {
+		return exactPattern(words)
 	}
 	for i := range prefix {
 		if !words[i].plain() || strings.HasPrefix(prefix[i], "-") {
-			return exactly(words)
+			return exactPattern(words)
 		}
 	}
 	text := LiteralPattern(strings.Join(prefix, " "))
@@ -29,25 +31,25 @@ func reusable(words []shellWord) string {
 	return text
 }
 
-// risky reports whether a prefix of a command says too little: with other
+// exactOnly reports whether a prefix of a command says too little: with other
 // words behind it, it can run any program, or reach any machine.
-func risky(words []shellWord) bool {
+func exactOnly(words []shellWord) bool {
 	name := words[0].value
 	if strings.Contains(name, "/") {
 		return true
 	}
 	name = strings.TrimRight(name, "0123456789.")
 	name, _, _ = strings.Cut(name, ".") // mkfs.ext
-	if slices.Contains(riskyPrograms, name) {
+	if slices.Contains(exactOnlyPrograms, name) {
 		return true
 	}
-	return name == "git" && len(words) > 1 && slices.Contains(riskyGit, words[1].value)
+	return name == "git" && len(words) > 1 && slices.Contains(exactOnlyGit, words[1].value)
 }
 
-// riskyPrograms are the programs whose commands are approved as a whole only: programs that
+// exactOnlyPrograms are the programs whose commands are approved as a whole only: programs that
 // run others, reach other machines, or destroy files. Digits at the end of a name are left
 // out.
-var riskyPrograms = strings.Fields(
+var exactOnlyPrograms = strings.Fields(
 	// interpreters, editors and whatever else runs a text
 	"ash awk bash bc busybox clj clojure csh dash dc deno ed elixir emacs erl ex expect fish gawk gdb ghci groovy guile irb java jjs jshell julia ksh ledger " +
 		"lua luajit mawk mksh mysql nano nawk nc ncat netcat node nodejs nvim ocaml octave perl pg php psql pwsh py pypy python r raku rbash rscript ruby " +
@@ -66,9 +68,9 @@ var riskyPrograms = strings.Fields(
 		"ansible aria aws az axel curl dd docker ftp gcloud gh helm install http https kubectl mount nerdctl podman rclone rsync scp sftp " +
 		"systemctl telnet terraform vagrant vault wget")
 
-// riskyGit are the git subcommands that are approved as a whole only: some option of each runs
+// exactOnlyGit are the git subcommands that are approved as a whole only: some option of each runs
 // a program, sends data elsewhere, or drops uncommitted work.
-var riskyGit = strings.Fields("archive bisect branch clean clone config daemon difftool fetch filter-branch grep ls-remote mergetool pull push rebase reflog remote reset " +
+var exactOnlyGit = strings.Fields("archive bisect branch clean clone config daemon difftool fetch filter-branch grep ls-remote mergetool pull push rebase reflog remote reset " +
 	"restore rm send-email stash submodule update-ref worktree")
 
 // reusablePrefix returns the words that identify a command: as many as arities has for its

@@ -6,58 +6,58 @@ import (
 	"strings"
 )
 
-// setters are the builtins that set variables by name, with how many words
+// variableSetters are the builtins that set variables by name, with how many words
 // precede the names.
-var setters = map[string]int{"read": 0, "readarray": 0, "mapfile": 0, "getopts": 1, "unset": 0}
+var variableSetters = map[string]int{"read": 0, "readarray": 0, "mapfile": 0, "getopts": 1, "unset": 0}
 
-// declarers are the builtins whose words show which variables they set.
-var declarers = strings.Fields("declare export local readonly typeset")
+// declarationBuiltins are the builtins whose words show which variables they set.
+var declarationBuiltins = strings.Fields("declare export local readonly typeset")
 
 var declaration = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(=|$)`)
 
-// changers are the builtins that change how the shell reads later commands.
-var changers = strings.Fields("bind compgen complete compopt enable fc history let shopt unalias")
+// parsingBuiltins are the builtins that change how the shell reads later commands.
+var parsingBuiltins = strings.Fields("bind compgen complete compopt enable fc history let shopt unalias")
 
-// sets reports whether a command is a builtin that changes the shell. The
+// changesShell reports whether a command is a builtin that changes the shell. The
 // script is unread where that can change the commands that follow.
-func (v *visit) sets(program string, words []shellWord) bool {
+func (v *walker) changesShell(program string, words []shellWord) bool {
 	rest := words[1:]
 	switch {
-	case slices.Contains(changers, program):
-		v.unread = true
+	case slices.Contains(parsingBuiltins, program):
+		v.uncertain = true
 		return true
-	case slices.Contains(declarers, program):
-		v.require(!slices.ContainsFunc(rest, func(w shellWord) bool { return !declaration.MatchString(w.text) }))
+	case slices.Contains(declarationBuiltins, program):
+		v.requireCertain(!slices.ContainsFunc(rest, func(w shellWord) bool { return !declaration.MatchString(w.text) }))
 		return true
 	case program == "set":
-		v.require(!slices.ContainsFunc(rest, func(w shellWord) bool { return !w.literal }) && plainSet(rest))
+		v.requireCertain(!slices.ContainsFunc(rest, func(w shellWord) bool { return !w.literal }) && isHarmlessSet(rest))
 		return true
 	case program == "hash":
-		v.require(!slices.ContainsFunc(rest, func(w shellWord) bool { return !w.plain() || strings.HasPrefix(w.value, "-") && w.value != "-r" }))
+		v.requireCertain(!slices.ContainsFunc(rest, func(w shellWord) bool { return !w.plain() || strings.HasPrefix(w.value, "-") && w.value != "-r" }))
 		return true
 	case program == "printf" || program == "wait":
-		v.require(len(rest) == 0 || rest[0].literal && !strings.HasPrefix(rest[0].value, "-"))
+		v.requireCertain(len(rest) == 0 || rest[0].literal && !strings.HasPrefix(rest[0].value, "-"))
 		return false
 	case program == "test" || program == "[":
-		v.require(!subscripted(rest))
+		v.requireCertain(!mayEvaluateSubscript(rest))
 		return false
 	}
-	skip, ok := setters[program]
+	skip, ok := variableSetters[program]
 	if !ok {
 		return false
 	}
 	for i, w := range rest {
 		name, _, _ := strings.Cut(w.value, "=")
-		if i >= skip && !(w.plain() && (v.private(name) || i == 0 && (w.value == "-r" || w.value == "-t" && program != "read"))) {
-			v.unread = true
+		if i >= skip && !(w.plain() && (v.isPrivate(name) || i == 0 && (w.value == "-r" || w.value == "-t" && program != "read"))) {
+			v.uncertain = true
 		}
 	}
 	return true
 }
 
-// plainSet reports whether a set command changes only the positional parameters and error
+// isHarmlessSet reports whether a set command changes only the positional parameters and error
 // handling.
-func plainSet(words []shellWord) bool {
+func isHarmlessSet(words []shellWord) bool {
 	for i := 0; i < len(words); i++ {
 		text := words[i].value
 		switch {
@@ -76,9 +76,9 @@ func plainSet(words []shellWord) bool {
 	return true
 }
 
-// subscripted reports whether the words of test may ask about a variable by a
+// mayEvaluateSubscript reports whether the words of test may ask about a variable by a
 // name that is not literal: bash evaluates the subscript of such a name.
-func subscripted(words []shellWord) bool {
+func mayEvaluateSubscript(words []shellWord) bool {
 	for i, w := range words {
 		if w.literal && (w.value == "-v" || w.value == "-R") {
 			return true

@@ -28,9 +28,9 @@ type sandbox struct {
 // programs are the names of the recording programs. The program no fails.
 var programs = []string{"a", "b", "git", "rm", "touch", "cat", "no", "xx", "timeout", "env", "xargs", "sudo", "find", "nice"}
 
-// recording records its name, its arguments and the variables by which a
+// recordingScript records its name, its arguments and the variables by which a
 // command could have been changed.
-const recording = `#!/bin/dash
+const recordingScript = `#!/bin/dash
 { printf 'run'; printf '\037%%s' "$0" "$@"; printf '\036'; printf 'env\037%%s\037%%s\036' "$HOME" "$GIT_PAGER"; } >> %s
 [ "${0##*/}" != no ]
 `
@@ -53,7 +53,7 @@ func newSandbox(t testing.TB, shell string, timeout time.Duration) *sandbox {
 			t.Fatal(err)
 		}
 		for _, name := range programs {
-			if err := os.WriteFile(filepath.Join(s.dir, dir, name), fmt.Appendf(nil, recording, s.log), 0o755); err != nil {
+			if err := os.WriteFile(filepath.Join(s.dir, dir, name), fmt.Appendf(nil, recordingScript, s.log), 0o755); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -61,8 +61,8 @@ func newSandbox(t testing.TB, shell string, timeout time.Duration) *sandbox {
 	return s
 }
 
-// A deed is a program that ran, or a file that appeared.
-type deed struct {
+// A effect is a program that ran, or a file that appeared.
+type effect struct {
 	program string // with its directory, below the sandbox
 	args    []string
 	env     string // the variables, where they changed
@@ -72,7 +72,7 @@ type deed struct {
 // run runs a line in the shell and returns its effects. It reports false if the line
 // or a command that it left in the background was ended by the sandbox's timeout: its
 // last record can be incomplete then.
-func (s *sandbox) run(t testing.TB, line string) ([]deed, bool) {
+func (s *sandbox) run(t testing.TB, line string) ([]effect, bool) {
 	t.Helper()
 	work := filepath.Join(s.dir, "work")
 	if err := errors.Join(os.RemoveAll(work), os.RemoveAll(s.log), os.Mkdir(work, 0o755), os.WriteFile(filepath.Join(work, "f"), []byte("data\n"), 0o644)); err != nil {
@@ -92,12 +92,12 @@ func (s *sandbox) run(t testing.TB, line string) ([]deed, bool) {
 		}
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	}
-	return s.deeds(t, work), ctx.Err() == nil
+	return s.effects(t, work), ctx.Err() == nil
 }
 
-func (s *sandbox) deeds(t testing.TB, work string) []deed {
+func (s *sandbox) effects(t testing.TB, work string) []effect {
 	t.Helper()
-	var deeds []deed
+	var deeds []effect
 	data, err := os.ReadFile(s.log)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
@@ -110,9 +110,9 @@ func (s *sandbox) deeds(t testing.TB, work string) []deed {
 			if err != nil {
 				program = fields[1]
 			}
-			deeds = append(deeds, deed{program: program, args: fields[2:]})
+			deeds = append(deeds, effect{program: program, args: fields[2:]})
 		case fields[0] == "env" && len(fields) == 3 && (fields[1] != "/home" || fields[2] != "pager"):
-			deeds = append(deeds, deed{env: fields[1] + " " + fields[2]})
+			deeds = append(deeds, effect{env: fields[1] + " " + fields[2]})
 		}
 	}
 	entries, err := os.ReadDir(work)
@@ -125,14 +125,14 @@ func (s *sandbox) deeds(t testing.TB, work string) []deed {
 			t.Fatal(err)
 		}
 		if e.Name() != "f" || info.Size() != 5 {
-			deeds = append(deeds, deed{file: e.Name()})
+			deeds = append(deeds, effect{file: e.Name()})
 		}
 	}
 	return deeds
 }
 
-// unclaimed returns the deeds of a line that no resource of it covers.
-func (s *sandbox) unclaimed(t testing.TB, line, shell string) []deed {
+// uncovered returns the deeds of a line that no resource of it covers.
+func (s *sandbox) uncovered(t testing.TB, line, shell string) []effect {
 	t.Helper()
 	if strings.ContainsRune(line, 0) {
 		return nil // no shell is given one
@@ -145,11 +145,11 @@ func (s *sandbox) unclaimed(t testing.TB, line, shell string) []deed {
 	if !done {
 		return nil
 	}
-	return slices.DeleteFunc(deeds, func(d deed) bool { return slices.ContainsFunc(read.Resources, d.coveredBy) })
+	return slices.DeleteFunc(deeds, func(d effect) bool { return slices.ContainsFunc(read.Resources, d.coveredBy) })
 }
 
 // coveredBy reports whether a resource shows a deed.
-func (d deed) coveredBy(resource string) bool {
+func (d effect) coveredBy(resource string) bool {
 	switch {
 	case d.file != "":
 		return strings.HasPrefix(resource, ">") || strings.HasPrefix(resource, "<>") || strings.HasPrefix(resource, "&>") || strings.HasPrefix(resource, "<&")
@@ -164,7 +164,7 @@ func (d deed) coveredBy(resource string) bool {
 	if strings.ContainsAny(first, "$`*?[{~(") {
 		return true // the resource shows that its program is not certain
 	}
-	if base(strings.Trim(first, "'\"")) != name {
+	if baseName(strings.Trim(first, "'\"")) != name {
 		return false
 	}
 	if strings.ContainsAny(rest, "$`*?[{~(<\"") {
@@ -189,8 +189,8 @@ var tokens = []string{
 	"export ", "readonly ", "local ", "declare ", "read ", "read HOME", "unset ", "printf ", "printf -v HOME e", "echo ", "echo rm x", "true", "false", ":", ": ", "time ", "coproc ", "let HOME=5", "shopt -s expand_aliases", "hash -p ../evil/git git", "sh -c ", "$IFS", "${IFS}", "é", "ÁÂÃÄÅÆÇÈ", "Â", "Ä", "È", "ひ", "\xff", "%", "^", "!!", ",", "..",
 }
 
-// compose makes a line of the tokens that some bytes choose.
-func compose(data []byte) string {
+// composeLine makes a line of the tokens that some bytes choose.
+func composeLine(data []byte) string {
 	var b strings.Builder
 	for len(data) > 1 && b.Len() < 400 {
 		b.WriteString(tokens[(int(data[0])<<8|int(data[1]))%len(tokens)])
@@ -234,10 +234,10 @@ func testShell(t *testing.T, name string) {
 		for i := range data {
 			data[i] = byte(random.Uint32())
 		}
-		lines = append(lines, compose(data))
+		lines = append(lines, composeLine(data))
 	}
 	for _, line := range lines {
-		if deeds := s.unclaimed(t, line, shell); len(deeds) > 0 {
+		if deeds := s.uncovered(t, line, shell); len(deeds) > 0 {
 			t.Errorf("%s runs %q, which does %+v; it is asked about as %q", name, line, deeds, Analyze(line, shell).Resources)
 		}
 	}
@@ -257,10 +257,10 @@ func FuzzShellRunsNothingThatWasNotAskedAbout(f *testing.F) {
 	shells := map[bool]string{true: "sh", false: "bash"}
 	sandboxes := map[bool]*sandbox{true: newSandbox(f, "sh", time.Second), false: newSandbox(f, "bash", time.Second)} // loops without an end are ended
 	f.Fuzz(func(t *testing.T, posix bool, data []byte) {
-		line := compose(data)
+		line := composeLine(data)
 		s := sandboxes[posix]
 		shell := Dialect(s.shell)
-		if deeds := s.unclaimed(t, line, shell); len(deeds) > 0 {
+		if deeds := s.uncovered(t, line, shell); len(deeds) > 0 {
 			t.Errorf("%s runs %q, which does %+v; it is asked about as %q", shells[posix], line, deeds, Analyze(line, shell).Resources)
 		}
 	})

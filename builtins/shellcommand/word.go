@@ -18,7 +18,7 @@ type shellWord struct {
 // plain reports whether a word means itself alone.
 func (w shellWord) plain() bool { return w.literal && !w.expands }
 
-func texts(words []shellWord) []string {
+func wordTexts(words []shellWord) []string {
 	texts := make([]string, len(words))
 	for i, w := range words {
 		texts[i] = w.text
@@ -26,20 +26,20 @@ func texts(words []shellWord) []string {
 	return texts
 }
 
-func (v *visit) words(args []*syntax.Word) []shellWord {
+func (v *walker) readWords(args []*syntax.Word) []shellWord {
 	words := make([]shellWord, len(args))
 	for i, arg := range args {
-		words[i] = v.word(arg)
+		words[i] = v.readWord(arg)
 	}
 	return words
 }
 
-// word reads a word. It removes redundant quotes, so that a rule sees the same text however
+// readWord reads a word. It removes redundant quotes, so that a rule sees the same text however
 // the word is quoted.
-func (v *visit) word(w *syntax.Word) shellWord {
-	read, quoted, ok := literal(w.Parts)
+func (v *walker) readWord(w *syntax.Word) shellWord {
+	read, quoted, ok := literalWord(w.Parts)
 	if !ok {
-		return shellWord{text: v.source(w)}
+		return shellWord{text: v.print(w)}
 	}
 	read.text, read.literal = read.value, true
 	if quoted {
@@ -60,9 +60,9 @@ func quote(value string) string {
 	return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
 }
 
-// literal returns the meaning of literal parts, and whether any of it is
+// literalWord returns the meaning of literal parts, and whether any of it is
 // quoted.
-func literal(parts []syntax.WordPart) (w shellWord, quoted, ok bool) {
+func literalWord(parts []syntax.WordPart) (w shellWord, quoted, ok bool) {
 	var b, bare strings.Builder
 	for _, part := range parts {
 		switch part := part.(type) {
@@ -78,7 +78,7 @@ func literal(parts []syntax.WordPart) (w shellWord, quoted, ok bool) {
 			b.WriteString(part.Value)
 			quoted = true
 		case *syntax.DblQuoted:
-			text, ok := double(part)
+			text, ok := doubleQuoted(part)
 			if !ok {
 				return shellWord{}, false, false
 			}
@@ -98,8 +98,8 @@ func expands(lit string) bool {
 		strings.Contains(lit, "{") && (strings.Contains(lit, ",") || strings.Contains(lit, ".."))
 }
 
-// double returns the meaning of literal text in double quotes.
-func double(q *syntax.DblQuoted) (string, bool) {
+// doubleQuoted returns the meaning of literal text in double quotes.
+func doubleQuoted(q *syntax.DblQuoted) (string, bool) {
 	var b strings.Builder
 	for _, part := range q.Parts {
 		lit, ok := part.(*syntax.Lit)

@@ -1,13 +1,13 @@
 // Package workspace reaches files under one root and nothing else.
 //
-// A [Root] is a directory. [Root.Resolve] makes a [Target] of a path that a
+// A [Root] is a directory. [Root.Resolve] makes a [ResolvedPath] of a path that a
 // model wrote: every symbolic link is followed first, so that a target has one
 // canonical path whatever the path it was reached by. A relative
 // path counts from the root. An absolute path outside the root is a target too,
 // an external one: Target.External names the directory that a permission must
 // be asked for before anything is done with it.
 //
-// [Target.Acquire] opens a target and reads nothing: it returns a [Handle] on the
+// [ResolvedPath.Acquire] opens a target and reads nothing: it returns a [Handle] on the
 // directory and the file that the path leads to now, reached one name at a time
 // without following a symbolic link. A permission is asked for while the Handle is
 // held. The file is then read through it ([Handle.Open], [Handle.ReadAll]), listed

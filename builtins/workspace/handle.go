@@ -20,29 +20,29 @@ import (
 // following a symbolic link, and so was the file, if there is one. Whoever
 // decides about a path while a Handle of it is held decides about these files:
 // a link, file or directory that takes their place afterwards is an ErrChanged.
-// It comes from [Target.Acquire], is used by one goroutine at a time and is
+// It comes from [ResolvedPath.Acquire], is used by one goroutine at a time and is
 // closed by the caller.
 type Handle struct {
-	target  Target
-	chain   []fs.FileInfo // of each existing directory from the base down
-	dir     *os.File      // the last of chain
-	missing []string      // names of the directories between dir and the target that do not exist
-	self    *os.File      // the target as found; nil if it does not exist
-	info    fs.FileInfo   // of self
-	content *os.File      // self, open for reading; nil unless it is a regular file that can be read
-	refused error         // why content is nil although self is a regular file
+	resolved ResolvedPath
+	dirInfos []fs.FileInfo // of each existing directory from the base down
+	dir      *os.File      // the last of chain
+	missing  []string      // names of the directories between dir and the target that do not exist
+	node     *os.File      // the target as found; nil if it does not exist
+	info     fs.FileInfo   // of self
+	readable *os.File      // self, open for reading; nil unless it is a regular file that can be read
+	readErr  error         // why content is nil although self is a regular file
 }
 
 // Acquire opens the place of the target and reads nothing. It returns an
 // ErrChanged if the path leads through a symbolic link by now, or if the
 // directory of the workspace was replaced. A target that does not exist has a
 // Handle too.
-func (t Target) Acquire() (*Handle, error) {
-	base, err := t.root.base(t)
+func (t ResolvedPath) Acquire() (*Handle, error) {
+	base, err := t.root.openBase(t)
 	if err != nil {
 		return nil, err
 	}
-	h := &Handle{target: t, dir: base}
+	h := &Handle{resolved: t, dir: base}
 	if err := h.descend(); err != nil {
 		h.Close()
 		return nil, fmt.Errorf("open %s: %w", t.Resource, err)
@@ -50,10 +50,10 @@ func (t Target) Acquire() (*Handle, error) {
 	return h, nil
 }
 
-// base returns the directory that the way to a target starts from, opened anew.
-func (r *Root) base(t Target) (*os.File, error) {
+// openBase returns the directory that the way to a target starts from, opened anew.
+func (r *Root) openBase(t ResolvedPath) (*os.File, error) {
 	if t.External != "" {
-		return openAt(nil, "/", lookFlags|unix.O_DIRECTORY)
+		return openAt(nil, "/", pathFlags|unix.O_DIRECTORY)
 	}
 	held, err := r.dir.Stat()
 	if err != nil {
@@ -63,25 +63,25 @@ func (r *Root) base(t Target) (*os.File, error) {
 	if err != nil || !os.SameFile(held, now) {
 		return nil, fmt.Errorf("open %s: %w: the directory of the workspace was moved or replaced", r.path, ErrChanged)
 	}
-	return openAt(r.dir, ".", lookFlags|unix.O_DIRECTORY)
+	return openAt(r.dir, ".", pathFlags|unix.O_DIRECTORY)
 }
 
 // descend walks from h.dir to the target.
 func (h *Handle) descend() error {
-	start := h.target.root.path
-	if h.target.External != "" {
+	start := h.resolved.root.path
+	if h.resolved.External != "" {
 		start = "/"
 	}
-	names := split(relative(start, h.target.Path))
+	names := splitPath(relativeTo(start, h.resolved.Path))
 	if len(names) == 0 {
 		names = []string{"."}
 	}
-	if err := h.link(); err != nil {
+	if err := h.recordDir(); err != nil {
 		return err
 	}
 	last := len(names) - 1
 	for i, name := range names[:last] {
-		next, err := openAt(h.dir, name, lookFlags|unix.O_DIRECTORY)
+		next, err := openAt(h.dir, name, pathFlags|unix.O_DIRECTORY)
 		if errors.Is(err, fs.ErrNotExist) {
 			h.missing = names[i:last]
 			return nil
@@ -91,37 +91,37 @@ func (h *Handle) descend() error {
 		}
 		h.dir.Close()
 		h.dir = next
-		if err := h.link(); err != nil {
+		if err := h.recordDir(); err != nil {
 			return err
 		}
 	}
-	return h.find(names[last])
+	return h.openLast(names[last])
 }
 
-// link adds h.dir to the chain.
-func (h *Handle) link() error {
+// recordDir adds h.dir to the chain.
+func (h *Handle) recordDir() error {
 	info, err := h.dir.Stat()
-	h.chain = append(h.chain, info)
+	h.dirInfos = append(h.dirInfos, info)
 	return err
 }
 
-// find opens the target in its directory.
-func (h *Handle) find(name string) (err error) {
-	if h.self, err = openAt(h.dir, name, lookFlags); errors.Is(err, fs.ErrNotExist) {
-		h.self = nil
+// openLast opens the target in its directory.
+func (h *Handle) openLast(name string) (err error) {
+	if h.node, err = openAt(h.dir, name, pathFlags); errors.Is(err, fs.ErrNotExist) {
+		h.node = nil
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if h.info, err = h.self.Stat(); err != nil {
+	if h.info, err = h.node.Stat(); err != nil {
 		return err
 	}
 	switch {
 	case h.info.Mode()&fs.ModeSymlink != 0:
 		return fmt.Errorf("%w: %s is a symbolic link by now", ErrChanged, name)
 	case h.info.Mode().IsRegular():
-		h.content, h.refused = h.reopen(unix.O_RDONLY)
+		h.readable, h.readErr = h.reopen(unix.O_RDONLY)
 	}
 	return nil
 }
@@ -129,7 +129,7 @@ func (h *Handle) find(name string) (err error) {
 // reopen opens the file that was found, and returns an ErrChanged if another
 // one has its name.
 func (h *Handle) reopen(flags int) (*os.File, error) {
-	f, err := openAt(h.dir, path.Base(h.target.Path), flags|unix.O_NONBLOCK)
+	f, err := openAt(h.dir, path.Base(h.resolved.Path), flags|unix.O_NONBLOCK)
 	if err != nil {
 		return nil, err
 	}
@@ -146,20 +146,20 @@ func (h *Handle) reopen(flags int) (*os.File, error) {
 
 // Close lets go of the files.
 func (h *Handle) Close() {
-	for _, f := range []*os.File{h.dir, h.self, h.content} {
+	for _, f := range []*os.File{h.dir, h.node, h.readable} {
 		if f != nil {
 			f.Close()
 		}
 	}
 }
 
-// Target returns the target that was acquired.
-func (h *Handle) Target() Target { return h.target }
+// Resolved returns the target that was acquired.
+func (h *Handle) Resolved() ResolvedPath { return h.resolved }
 
 // Stat returns what was found at the target, or an error that is fs.ErrNotExist.
 func (h *Handle) Stat() (fs.FileInfo, error) {
 	if h.info == nil {
-		return nil, &fs.PathError{Op: "stat", Path: h.target.Resource, Err: unix.ENOENT}
+		return nil, &fs.PathError{Op: "stat", Path: h.resolved.Resource, Err: unix.ENOENT}
 	}
 	return h.info, nil
 }
@@ -173,14 +173,14 @@ func (h *Handle) Directory() (*os.File, error) {
 		return nil, err
 	}
 	if !info.IsDir() {
-		return nil, fmt.Errorf("open %s: %w", h.target.Resource, ErrNotDirectory)
+		return nil, fmt.Errorf("open %s: %w", h.resolved.Resource, ErrNotDirectory)
 	}
-	return h.self, nil
+	return h.node, nil
 }
 
-// Names returns how many names (hard links) the file that was found has. It is
+// LinkCount returns how many names (hard links) the file that was found has. It is
 // 0 if there is none.
-func (h *Handle) Names() int {
+func (h *Handle) LinkCount() int {
 	if h.info == nil || !h.info.Mode().IsRegular() {
 		return 0
 	}
@@ -191,9 +191,9 @@ func (h *Handle) Names() int {
 	return int(stat.Nlink)
 }
 
-// maxWait is how long a read waits for a file that says it has no data yet,
+// readTimeout is how long a read waits for a file that says it has no data yet,
 // such as the log of the kernel.
-const maxWait = 2 * time.Second
+const readTimeout = 2 * time.Second
 
 // Open returns the file that was found, for reading from its beginning. The
 // Handle closes it. It returns an ErrNotRegular for anything but a regular file.
@@ -203,13 +203,13 @@ func (h *Handle) Open() (*os.File, error) {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("open %s: %w: %s", h.target.Resource, ErrNotRegular, info.Mode().Type())
-	case h.refused != nil:
-		return nil, h.refused
+		return nil, fmt.Errorf("open %s: %w: %s", h.resolved.Resource, ErrNotRegular, info.Mode().Type())
+	case h.readErr != nil:
+		return nil, h.readErr
 	}
-	_ = h.content.SetReadDeadline(time.Now().Add(maxWait)) // an error for a file on a disk, which does not wait
-	_, err = h.content.Seek(0, io.SeekStart)
-	return h.content, err
+	_ = h.readable.SetReadDeadline(time.Now().Add(readTimeout)) // an error for a file on a disk, which does not wait
+	_, err = h.readable.Seek(0, io.SeekStart)
+	return h.readable, err
 }
 
 // ReadAll returns the content of the file. It returns an ErrTooLarge if that is
@@ -220,11 +220,11 @@ func (h *Handle) ReadAll(limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if h.info.Size() > limit {
-		return nil, fmt.Errorf("read %s: %w: over %d bytes", h.target.Resource, ErrTooLarge, limit)
+		return nil, fmt.Errorf("read %s: %w: over %d bytes", h.resolved.Resource, ErrTooLarge, limit)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, limit+1)) // it may grow meanwhile
 	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("read %s: %w: over %d bytes", h.target.Resource, ErrTooLarge, limit)
+		err = fmt.Errorf("read %s: %w: over %d bytes", h.resolved.Resource, ErrTooLarge, limit)
 	}
 	if err != nil {
 		return nil, err
@@ -236,7 +236,7 @@ func (h *Handle) ReadAll(limit int64) ([]byte, error) {
 // link, through the directories that were found to the file that was found, or
 // still to nothing. Missing directories may have been created meanwhile.
 func (h *Handle) Verify() error {
-	now, err := h.again()
+	now, err := h.reacquire()
 	if err != nil {
 		return err
 	}
@@ -244,29 +244,29 @@ func (h *Handle) Verify() error {
 	return nil
 }
 
-// again acquires the target anew and returns an ErrChanged if that is another
+// reacquire acquires the target anew and returns an ErrChanged if that is another
 // place than h.
-func (h *Handle) again() (*Handle, error) {
-	now, err := h.target.Acquire()
+func (h *Handle) reacquire() (*Handle, error) {
+	now, err := h.resolved.Acquire()
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrNotDirectory) {
 		err = fmt.Errorf("%w: %w", ErrChanged, err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if why := now.differs(h); why != "" {
+	if why := now.differenceFrom(h); why != "" {
 		now.Close()
-		return nil, fmt.Errorf("open %s: %w: %s", h.target.Resource, ErrChanged, why)
+		return nil, fmt.Errorf("open %s: %w: %s", h.resolved.Resource, ErrChanged, why)
 	}
 	return now, nil
 }
 
-// differs returns in what h is another place than it was, or the empty text.
-func (h *Handle) differs(was *Handle) string {
+// differenceFrom returns in what h is another place than it was, or the empty text.
+func (h *Handle) differenceFrom(was *Handle) string {
 	switch {
-	case len(h.chain) < len(was.chain):
+	case len(h.dirInfos) < len(was.dirInfos):
 		return "a directory above it is gone"
-	case !slices.EqualFunc(h.chain[:len(was.chain)], was.chain, os.SameFile):
+	case !slices.EqualFunc(h.dirInfos[:len(was.dirInfos)], was.dirInfos, os.SameFile):
 		return "a directory above it was replaced"
 	case was.info == nil && h.info != nil:
 		return "it did not exist before"
@@ -285,7 +285,7 @@ func openAt(dir *os.File, name string, flags int) (*os.File, error) {
 		at = int(dir.Fd())
 	}
 	var fd int
-	err := retry(func() (err error) {
+	err := retryInterrupted(func() (err error) {
 		fd, err = unix.Openat(at, name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		return err
 	})
@@ -302,7 +302,7 @@ func openAt(dir *os.File, name string, flags int) (*os.File, error) {
 
 func isLink(at int, name string) bool {
 	var stat unix.Stat_t
-	err := retry(func() error { return unix.Fstatat(at, name, &stat, unix.AT_SYMLINK_NOFOLLOW) })
+	err := retryInterrupted(func() error { return unix.Fstatat(at, name, &stat, unix.AT_SYMLINK_NOFOLLOW) })
 	return err == nil && stat.Mode&unix.S_IFMT == unix.S_IFLNK
 }
 
@@ -310,8 +310,8 @@ func isLink(at int, name string) bool {
 // interrupted.
 const maxRetries = 1000
 
-// retry calls f again while a signal interrupts it.
-func retry(f func() error) (err error) {
+// retryInterrupted calls f again while a signal interrupts it.
+func retryInterrupted(f func() error) (err error) {
 	for range maxRetries {
 		if err = f(); err != unix.EINTR {
 			return err
@@ -336,7 +336,7 @@ func (h *Handle) ReadDir(limit int) ([]fs.FileInfo, error) {
 			return nil, err
 		}
 		if len(infos) == limit {
-			return nil, fmt.Errorf("read %s: %w: it has over %d entries", h.target.Resource, ErrTooLarge, limit)
+			return nil, fmt.Errorf("read %s: %w: it has over %d entries", h.resolved.Resource, ErrTooLarge, limit)
 		}
 		info, err := h.entry(tree, entry)
 		switch {
@@ -355,14 +355,14 @@ func (h *Handle) entry(tree *Tree, entry fs.DirEntry) (fs.FileInfo, error) {
 	if entry.Type()&fs.ModeSymlink == 0 {
 		return tree.Lstat(entry.Name())
 	}
-	at, err := canonical(filepath.Join(h.target.Path, entry.Name()))
+	at, err := followLinks(filepath.Join(h.resolved.Path, entry.Name()))
 	if err != nil {
 		return nil, err
 	}
-	linked := Target{root: h.target.root, Path: at.path, Resource: at.path, External: h.target.External}
-	bound := h.target.root.path
-	if h.target.External != "" {
-		bound = h.target.Path
+	linked := ResolvedPath{root: h.resolved.root, Path: at.path, Resource: at.path, External: h.resolved.External}
+	bound := h.resolved.root.path
+	if h.resolved.External != "" {
+		bound = h.resolved.Path
 	}
 	if !within(bound, at.path) {
 		return nil, ErrLocationEscape
@@ -376,13 +376,13 @@ func (h *Handle) entry(tree *Tree, entry fs.DirEntry) (fs.FileInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	return renamed{info, entry.Name()}, nil
+	return renamedInfo{info, entry.Name()}, nil
 }
 
-// renamed is a file under another name.
-type renamed struct {
+// renamedInfo is a file under another name.
+type renamedInfo struct {
 	fs.FileInfo
 	name string
 }
 
-func (r renamed) Name() string { return r.name }
+func (r renamedInfo) Name() string { return r.name }

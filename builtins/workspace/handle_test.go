@@ -183,7 +183,7 @@ func TestDirectoryThatAppearsDoesNotStopANewFile(t *testing.T) {
 	}
 	for _, h := range handles {
 		if _, err := h.Write(0, func([]byte) []byte { return []byte("x") }); err != nil {
-			t.Errorf("Write(%s) = %v", h.Target().Resource, err)
+			t.Errorf("Write(%s) = %v", h.Resolved().Resource, err)
 		}
 	}
 }

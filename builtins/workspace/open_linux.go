@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lookFlags open a file or directory to identify it: nothing is read, no device
+// pathFlags open a file or directory to identify it: nothing is read, no device
 // is touched, and no right to the file is needed.
-const lookFlags = unix.O_PATH
+const pathFlags = unix.O_PATH
 
 // copyAttributes gives a file the extended attributes of another one, access
 // control lists among them. Attributes of the security and trusted classes are

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lookFlags open a file or directory to identify it. Nothing is read.
-const lookFlags = unix.O_RDONLY | unix.O_NONBLOCK
+// pathFlags open a file or directory to identify it. Nothing is read.
+const pathFlags = unix.O_RDONLY | unix.O_NONBLOCK
 
 // copyAttributes does nothing: extended attributes are kept on Linux only.
 func copyAttributes(_, _ *os.File) error { return nil }

@@ -6,7 +6,7 @@ import "io/fs"
 // is asked in between, acquire the Handle first.
 
 // Stat returns what there is at the target.
-func (t Target) Stat() (fs.FileInfo, error) {
+func (t ResolvedPath) Stat() (fs.FileInfo, error) {
 	h, err := t.Acquire()
 	if err != nil {
 		return nil, err
@@ -18,7 +18,7 @@ func (t Target) Stat() (fs.FileInfo, error) {
 // ReadAll returns the content of the target. It returns an ErrTooLarge if that
 // is longer than limit, and an ErrNotRegular if it is anything but a regular
 // file. It does not wait for the other end of a pipe.
-func (t Target) ReadAll(limit int64) ([]byte, error) {
+func (t ResolvedPath) ReadAll(limit int64) ([]byte, error) {
 	h, err := t.Acquire()
 	if err != nil {
 		return nil, err
@@ -29,8 +29,8 @@ func (t Target) ReadAll(limit int64) ([]byte, error) {
 
 // Write is the Write of a Handle that is acquired when it is the target's turn
 // to be written.
-func (t Target) Write(peek int, make func(before []byte) []byte) (existed bool, err error) {
-	defer t.root.locks.hold(t.Path)()
+func (t ResolvedPath) Write(peek int, make func(before []byte) []byte) (existed bool, err error) {
+	defer t.root.locks.acquire(t.Path)()
 	h, err := t.Acquire()
 	if err != nil {
 		return false, err
@@ -41,8 +41,8 @@ func (t Target) Write(peek int, make func(before []byte) []byte) (existed bool, 
 
 // Replace is the Replace of a Handle that is acquired when it is the target's
 // turn to be written.
-func (t Target) Replace(before, after []byte) error {
-	defer t.root.locks.hold(t.Path)()
+func (t ResolvedPath) Replace(before, after []byte) error {
+	defer t.root.locks.acquire(t.Path)()
 	h, err := t.Acquire()
 	if err != nil {
 		return err
@@ -52,8 +52,8 @@ func (t Target) Replace(before, after []byte) error {
 }
 
 // Remove removes the target, a file, and reports whether it existed.
-func (t Target) Remove() (existed bool, err error) {
-	defer t.root.locks.hold(t.Path)()
+func (t ResolvedPath) Remove() (existed bool, err error) {
+	defer t.root.locks.acquire(t.Path)()
 	h, err := t.Acquire()
 	if err != nil {
 		return false, err

@@ -25,9 +25,9 @@ func (h *Handle) Tree() (*Tree, error) {
 		return nil, err
 	}
 	if !info.IsDir() {
-		return nil, &fs.PathError{Op: "open", Path: h.target.Resource, Err: unix.ENOTDIR}
+		return nil, &fs.PathError{Op: "open", Path: h.resolved.Resource, Err: unix.ENOTDIR}
 	}
-	dir, err := openAt(h.self, ".", lookFlags|unix.O_DIRECTORY)
+	dir, err := openAt(h.node, ".", pathFlags|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}
@@ -37,15 +37,15 @@ func (h *Handle) Tree() (*Tree, error) {
 // Close lets go of the directory.
 func (t *Tree) Close() error { return t.dir.Close() }
 
-// above returns the directory that a path lies in, opened.
-func (t *Tree) above(name string) (*os.File, error) {
-	dir, err := openAt(t.dir, ".", lookFlags|unix.O_DIRECTORY)
-	for _, part := range split(path.Dir(name)) {
+// openParent returns the directory that a path lies in, opened.
+func (t *Tree) openParent(name string) (*os.File, error) {
+	dir, err := openAt(t.dir, ".", pathFlags|unix.O_DIRECTORY)
+	for _, part := range splitPath(path.Dir(name)) {
 		if err != nil {
 			return nil, err
 		}
 		above := dir
-		dir, err = openAt(above, part, lookFlags|unix.O_DIRECTORY)
+		dir, err = openAt(above, part, pathFlags|unix.O_DIRECTORY)
 		above.Close()
 	}
 	return dir, err
@@ -56,7 +56,7 @@ func (t *Tree) open(name string, flags int) (*os.File, error) {
 	if !fs.ValidPath(name) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
 	}
-	dir, err := t.above(name)
+	dir, err := t.openParent(name)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (t *Tree) open(name string, flags int) (*os.File, error) {
 
 // Lstat returns what is at a path, which may be a symbolic link.
 func (t *Tree) Lstat(name string) (fs.FileInfo, error) {
-	f, err := t.open(name, lookFlags)
+	f, err := t.open(name, pathFlags)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (t *Tree) Lstat(name string) (fs.FileInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	return renamed{info, path.Base(name)}, nil
+	return renamedInfo{info, path.Base(name)}, nil
 }
 
 // Open opens a file for reading. It returns an ErrNotRegular if the path is
@@ -84,17 +84,17 @@ func (t *Tree) Open(name string) (*os.File, error) {
 	if !fs.ValidPath(name) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
 	}
-	dir, err := t.above(name)
+	dir, err := t.openParent(name)
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
-	look, err := openAt(dir, path.Base(name), lookFlags) // to open a device for reading can have an effect
+	node, err := openAt(dir, path.Base(name), pathFlags) // to open a device for reading can have an effect
 	if err != nil {
 		return nil, err
 	}
-	defer look.Close()
-	info, err := look.Stat()
+	defer node.Close()
+	info, err := node.Stat()
 	if err == nil && !info.Mode().IsRegular() {
 		err = fmt.Errorf("open %s: %w: %s", name, ErrNotRegular, info.Mode().Type())
 	}
@@ -113,25 +113,25 @@ func (t *Tree) Open(name string) (*os.File, error) {
 		f.Close()
 		return nil, err
 	}
-	_ = f.SetReadDeadline(time.Now().Add(maxWait)) // an error for a file on a disk, which does not wait
+	_ = f.SetReadDeadline(time.Now().Add(readTimeout)) // an error for a file on a disk, which does not wait
 	return f, nil
 }
 
-// maxBatch is how many entries of a directory are read at once.
-const maxBatch = 1024
+// readDirBatch is how many entries of a directory are read at once.
+const readDirBatch = 1024
 
 // Entries yields the entries of a directory, in the order in which the system
 // has them. An error is the last thing it yields.
 func (t *Tree) Entries(name string) iter.Seq2[fs.DirEntry, error] {
 	return func(yield func(fs.DirEntry, error) bool) {
-		dir, err := t.entries(name)
+		dir, err := t.openDir(name)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
 		defer dir.Close()
 		for {
-			entries, err := dir.ReadDir(maxBatch)
+			entries, err := dir.ReadDir(readDirBatch)
 			for _, entry := range entries {
 				if !yield(entry, nil) {
 					return
@@ -148,10 +148,10 @@ func (t *Tree) Entries(name string) iter.Seq2[fs.DirEntry, error] {
 	}
 }
 
-// entries opens a directory for reading its entries. Its name is one by which
+// openDir opens a directory for reading its entries. Its name is one by which
 // the system finds it: where a file system does not say what kind an entry is,
 // package os looks below that name.
-func (t *Tree) entries(name string) (*os.File, error) {
+func (t *Tree) openDir(name string) (*os.File, error) {
 	dir, err := t.open(name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err

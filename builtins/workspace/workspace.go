@@ -26,7 +26,7 @@ var (
 type Root struct {
 	dir   *os.File
 	path  string // of dir, canonical
-	locks locks
+	locks pathLocks
 }
 
 // Open returns the Root of a directory. The caller closes it.
@@ -38,7 +38,7 @@ func Open(dir string) (*Root, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open workspace %s: %w", dir, err)
 	}
-	f, err := openAt(nil, canonical, lookFlags|unix.O_DIRECTORY)
+	f, err := openAt(nil, canonical, pathFlags|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, fmt.Errorf("open workspace %s: %w", dir, err)
 	}
@@ -51,9 +51,9 @@ func (r *Root) Close() error { return r.dir.Close() }
 // Path returns the canonical path of the directory.
 func (r *Root) Path() string { return r.path }
 
-// A Target is a place in the file system, whether or not there is anything. It
+// A ResolvedPath is a place in the file system, whether or not there is anything. It
 // comes from [Root.Resolve]. The zero Target is not valid.
-type Target struct {
+type ResolvedPath struct {
 	root *Root
 	// Path is the canonical absolute path.
 	Path string
@@ -68,28 +68,28 @@ type Target struct {
 
 // Resolve returns the target of a path that a model wrote. There need not be
 // anything at it.
-func (r *Root) Resolve(path string) (Target, error) {
+func (r *Root) Resolve(path string) (ResolvedPath, error) {
 	if path == "" || strings.ContainsRune(path, 0) {
-		return Target{}, fmt.Errorf("resolve %q: %w: give a path in the workspace or an absolute one", path, ErrBadPath)
+		return ResolvedPath{}, fmt.Errorf("resolve %q: %w: give a path in the workspace or an absolute one", path, ErrBadPath)
 	}
 	absolute := filepath.Clean(path)
 	if !filepath.IsAbs(path) {
 		absolute = filepath.Join(r.path, path)
 		if !within(r.path, absolute) {
-			return Target{}, fmt.Errorf("resolve %s: %w", path, ErrRelativeEscape)
+			return ResolvedPath{}, fmt.Errorf("resolve %s: %w", path, ErrRelativeEscape)
 		}
 	}
-	at, err := canonical(absolute)
+	at, err := followLinks(absolute)
 	if err != nil {
-		return Target{}, fmt.Errorf("resolve %s: %w", path, err)
+		return ResolvedPath{}, fmt.Errorf("resolve %s: %w", path, err)
 	}
 	if within(r.path, at.path) {
-		return Target{root: r, Path: at.path, Resource: relative(r.path, at.path)}, nil
+		return ResolvedPath{root: r, Path: at.path, Resource: relativeTo(r.path, at.path)}, nil
 	}
 	if within(r.path, absolute) {
-		return Target{}, fmt.Errorf("resolve %s: %w", path, ErrLocationEscape)
+		return ResolvedPath{}, fmt.Errorf("resolve %s: %w", path, ErrLocationEscape)
 	}
-	return Target{root: r, Path: at.path, Resource: at.path, External: filepath.Join(at.directory, "*")}, nil
+	return ResolvedPath{root: r, Path: at.path, Resource: at.path, External: filepath.Join(at.directory, "*")}, nil
 }
 
 // within reports whether a clean absolute path is a directory or below it.
@@ -97,8 +97,8 @@ func within(dir, path string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// relative returns a path within dir as seen from there, with slashes.
-func relative(dir, path string) string {
+// relativeTo returns a path within dir as seen from there, with slashes.
+func relativeTo(dir, path string) string {
 	rest := strings.TrimPrefix(strings.TrimPrefix(path, strings.TrimSuffix(dir, "/")), "/")
 	if rest == "" {
 		return "."
@@ -106,8 +106,8 @@ func relative(dir, path string) string {
 	return rest
 }
 
-// A place is where a path leads.
-type place struct {
+// A realPath is where a path leads.
+type realPath struct {
 	path      string // without symbolic links
 	directory string // the deepest directory on it that exists
 }
@@ -115,11 +115,11 @@ type place struct {
 // maxLinks is how many symbolic links are followed on one path.
 const maxLinks = 255
 
-// canonical follows every symbolic link of a clean absolute path, also one
+// followLinks follows every symbolic link of a clean absolute path, also one
 // that leads to nothing: whoever creates a file there creates it at the end.
-func canonical(path string) (place, error) {
-	at := place{path: "/", directory: "/"}
-	parts, links := split(path), 0
+func followLinks(path string) (realPath, error) {
+	at := realPath{path: "/", directory: "/"}
+	parts, links := splitPath(path), 0
 	for len(parts) > 0 {
 		part := parts[0]
 		parts = parts[1:]
@@ -135,32 +135,32 @@ func canonical(path string) (place, error) {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
-			return place{}, err
+			return realPath{}, err
 		case info.Mode()&fs.ModeSymlink != 0:
 			if links++; links > maxLinks {
-				return place{}, fmt.Errorf("%w: more than %d symbolic links", ErrBadPath, maxLinks)
+				return realPath{}, fmt.Errorf("%w: more than %d symbolic links", ErrBadPath, maxLinks)
 			}
 			target, err := os.Readlink(next)
 			if err != nil {
-				return place{}, err
+				return realPath{}, err
 			}
 			if filepath.IsAbs(target) {
-				at = place{path: "/", directory: "/"}
+				at = realPath{path: "/", directory: "/"}
 			}
-			parts = append(split(target), parts...)
+			parts = append(splitPath(target), parts...)
 			continue
 		case info.IsDir():
 			at.directory = next
 		case len(parts) > 0:
-			return place{}, fmt.Errorf("%w: %s", ErrNotDirectory, next)
+			return realPath{}, fmt.Errorf("%w: %s", ErrNotDirectory, next)
 		}
 		at.path = next
 	}
 	return at, nil
 }
 
-// split returns the parts of a path. It keeps .. as a link may lead through it.
-func split(path string) []string {
+// splitPath returns the parts of a path. It keeps .. as a link may lead through it.
+func splitPath(path string) []string {
 	parts := strings.Split(path, "/")
 	kept := parts[:0]
 	for _, part := range parts {

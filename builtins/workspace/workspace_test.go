@@ -64,7 +64,7 @@ func (g ground) content(t testing.TB, name string) string {
 	return string(data)
 }
 
-func (g ground) target(t testing.TB, path string) workspace.Target {
+func (g ground) target(t testing.TB, path string) workspace.ResolvedPath {
 	t.Helper()
 	target, err := g.Resolve(path)
 	if err != nil {

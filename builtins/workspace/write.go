@@ -20,14 +20,14 @@ import (
 // path leads elsewhere than when h was acquired, or if the file was written
 // meanwhile.
 func (h *Handle) Write(peek int, make func(before []byte) []byte) (existed bool, err error) {
-	defer h.target.root.locks.hold(h.target.Path)()
-	now, err := h.again()
+	defer h.resolved.root.locks.acquire(h.resolved.Path)()
+	now, err := h.reacquire()
 	if err != nil {
 		return h.info != nil, err
 	}
 	defer now.Close()
 	if h.info != nil && (now.info.Size() != h.info.Size() || !now.info.ModTime().Equal(h.info.ModTime())) {
-		return true, fmt.Errorf("write %s: %w", h.target.Resource, ErrChanged)
+		return true, fmt.Errorf("write %s: %w", h.resolved.Resource, ErrChanged)
 	}
 	return now.write(peek, make)
 }
@@ -36,8 +36,8 @@ func (h *Handle) Write(peek int, make func(before []byte) []byte) (existed bool,
 // Else it changes nothing and returns an ErrChanged, also if the path leads
 // elsewhere than when h was acquired.
 func (h *Handle) Replace(before, after []byte) error {
-	defer h.target.root.locks.hold(h.target.Path)()
-	now, err := h.again()
+	defer h.resolved.root.locks.acquire(h.resolved.Path)()
+	now, err := h.reacquire()
 	if err != nil {
 		return err
 	}
@@ -50,29 +50,29 @@ func (h *Handle) write(peek int, make func(before []byte) []byte) (existed bool,
 		if err := h.mkdirs(); err != nil {
 			return false, err
 		}
-		return false, h.put(nil, make(nil))
+		return false, h.writeContent(nil, make(nil))
 	}
-	f, before, err := h.look(int64(peek))
+	f, before, err := h.openForWrite(int64(peek))
 	if err != nil {
 		return true, err
 	}
 	defer f.Close()
-	return true, h.put(f, make(before))
+	return true, h.writeContent(f, make(before))
 }
 
 func (h *Handle) replace(before, after []byte) error {
 	if h.info == nil {
-		return fmt.Errorf("replace %s: %w: it does not exist", h.target.Resource, ErrChanged)
+		return fmt.Errorf("replace %s: %w: it does not exist", h.resolved.Resource, ErrChanged)
 	}
-	f, found, err := h.look(int64(len(before)) + 1)
+	f, found, err := h.openForWrite(int64(len(before)) + 1)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	if !bytes.Equal(found, before) {
-		return fmt.Errorf("replace %s: %w", h.target.Resource, ErrChanged)
+		return fmt.Errorf("replace %s: %w", h.resolved.Resource, ErrChanged)
 	}
-	return h.put(f, after)
+	return h.writeContent(f, after)
 }
 
 func (h *Handle) remove() (existed bool, err error) {
@@ -80,20 +80,20 @@ func (h *Handle) remove() (existed bool, err error) {
 		return false, nil
 	}
 	if !h.info.Mode().IsRegular() {
-		return true, fmt.Errorf("remove %s: %w: %s", h.target.Resource, ErrNotRegular, h.info.Mode().Type())
+		return true, fmt.Errorf("remove %s: %w: %s", h.resolved.Resource, ErrNotRegular, h.info.Mode().Type())
 	}
 	return true, unix.Unlinkat(int(h.dir.Fd()), h.name(), 0)
 }
 
 // name returns the name of the target in its directory.
-func (h *Handle) name() string { return path.Base(h.target.Path) }
+func (h *Handle) name() string { return path.Base(h.resolved.Path) }
 
-// look opens a regular file for reading and writing, and returns its first
+// openForWrite opens a regular file for reading and writing, and returns its first
 // bytes. A file that may not be written is an error: to replace it would get
 // round its mode.
-func (h *Handle) look(limit int64) (*os.File, []byte, error) {
+func (h *Handle) openForWrite(limit int64) (*os.File, []byte, error) {
 	if !h.info.Mode().IsRegular() {
-		return nil, nil, fmt.Errorf("open %s: %w: %s", h.target.Resource, ErrNotRegular, h.info.Mode().Type())
+		return nil, nil, fmt.Errorf("open %s: %w: %s", h.resolved.Resource, ErrNotRegular, h.info.Mode().Type())
 	}
 	f, err := h.reopen(unix.O_RDWR)
 	if err != nil {
@@ -112,7 +112,7 @@ func (h *Handle) look(limit int64) (*os.File, []byte, error) {
 func (h *Handle) mkdirs() error {
 	for len(h.missing) > 0 {
 		name := h.missing[0]
-		err := retry(func() error { return unix.Mkdirat(int(h.dir.Fd()), name, 0o777) })
+		err := retryInterrupted(func() error { return unix.Mkdirat(int(h.dir.Fd()), name, 0o777) })
 		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return &fs.PathError{Op: "mkdir", Path: name, Err: err}
 		}
@@ -121,7 +121,7 @@ func (h *Handle) mkdirs() error {
 				return err
 			}
 		}
-		next, err := openAt(h.dir, name, lookFlags|unix.O_DIRECTORY)
+		next, err := openAt(h.dir, name, pathFlags|unix.O_DIRECTORY)
 		if err != nil {
 			return err
 		}
@@ -131,85 +131,85 @@ func (h *Handle) mkdirs() error {
 	return nil
 }
 
-// errKeep says that a new file cannot be made to be what the file in its place
+// errCannotReplace says that a new file cannot be made to be what the file in its place
 // is: with its owner and attributes, in its directory.
-var errKeep = errors.New("a new file cannot take the place of this one")
+var errCannotReplace = errors.New("a new file cannot take the place of this one")
 
-// put gives a file its content; a nil file is one to create. A file is replaced
+// writeContent gives a file its content; a nil file is one to create. A file is replaced
 // by a new one at once, with the owner, the mode and the attributes of the old
 // one. Where that cannot be, or where the file has other names, which would
 // keep the old content, the file itself is written.
-func (h *Handle) put(old *os.File, content []byte) error {
+func (h *Handle) writeContent(old *os.File, content []byte) error {
 	if old == nil {
-		return h.move(nil, content)
+		return h.writeAndRename(nil, content)
 	}
 	var stat unix.Stat_t
-	if err := retry(func() error { return unix.Fstat(int(old.Fd()), &stat) }); err != nil {
+	if err := retryInterrupted(func() error { return unix.Fstat(int(old.Fd()), &stat) }); err != nil {
 		return err
 	}
 	if stat.Nlink == 1 {
-		if err := h.move(old, content); !errors.Is(err, errKeep) {
+		if err := h.writeAndRename(old, content); !errors.Is(err, errCannotReplace) {
 			return err
 		}
 	}
 	return overwrite(old, stat, content)
 }
 
-// move writes content to a new file in the directory and moves it to the place
+// writeAndRename writes content to a new file in the directory and moves it to the place
 // of the target.
-func (h *Handle) move(old *os.File, content []byte) error {
+func (h *Handle) writeAndRename(old *os.File, content []byte) error {
 	dir := int(h.dir.Fd())
-	beside, f, err := h.create(old)
+	temp, f, err := h.createTemp(old)
 	if err != nil {
 		return err
 	}
-	err = fill(f, old, content)
+	err = fillTemp(f, old, content)
 	if err == nil {
-		err = h.place(dir, beside, old != nil)
+		err = h.installTemp(dir, temp, old != nil)
 	}
 	if err != nil {
-		_ = unix.Unlinkat(dir, beside, 0) // the first error says why
+		_ = unix.Unlinkat(dir, temp, 0) // the first error says why
 		return err
 	}
 	return syncDir(h.dir)
 }
 
-// place moves a new file to the target. One that did not exist must still not.
-func (h *Handle) place(dir int, beside string, replace bool) error {
+// installTemp moves a new file to the target. One that did not exist must still not.
+func (h *Handle) installTemp(dir int, temp string, replace bool) error {
 	if !replace {
-		err := retry(func() error { return unix.Linkat(dir, beside, dir, h.name(), 0) })
+		err := retryInterrupted(func() error { return unix.Linkat(dir, temp, dir, h.name(), 0) })
 		switch {
 		case err == nil:
-			return unix.Unlinkat(dir, beside, 0)
+			return unix.Unlinkat(dir, temp, 0)
 		case errors.Is(err, fs.ErrExist):
-			return fmt.Errorf("write %s: %w: it did not exist before", h.target.Resource, ErrChanged)
+			return fmt.Errorf("write %s: %w: it did not exist before", h.resolved.Resource, ErrChanged)
 		case !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.ENOTSUP) && !errors.Is(err, unix.ENOSYS): // no hard links there
 			return &fs.PathError{Op: "link", Path: h.name(), Err: err}
 		}
 	}
-	err := retry(func() error { return unix.Renameat(dir, beside, dir, h.name()) })
+	err := retryInterrupted(func() error { return unix.Renameat(dir, temp, dir, h.name()) })
 	if err != nil {
-		return kept(replace, &fs.PathError{Op: "rename", Path: h.name(), Err: err})
+		return asCannotReplace(replace, &fs.PathError{Op: "rename", Path: h.name(), Err: err})
 	}
 	return nil
 }
 
-// kept marks an error for which a file that exists can still be written itself.
-func kept(exists bool, err error) error {
+// asCannotReplace marks an error for which a file that exists can still be written itself.
+func asCannotReplace(exists bool, err error) error {
 	for _, cause := range []error{unix.EPERM, unix.EACCES, unix.EBUSY, unix.ENOTSUP, unix.EINVAL} {
 		if exists && errors.Is(err, cause) {
-			return fmt.Errorf("%w: %w", errKeep, err)
+			return fmt.Errorf("%w: %w", errCannotReplace, err)
 		}
 	}
 	return err
 }
 
-// fill gives a new file its content and, of the file that it replaces, the
+// fillTemp gives a new file its content and, of the file that it replaces, the
 // owner, the mode and the attributes.
-func fill(f, old *os.File, content []byte) error {
+func fillTemp(f, old *os.File, content []byte) error {
 	_, err := f.Write(content)
 	if err == nil && old != nil {
-		err = kept(true, resemble(f, old))
+		err = asCannotReplace(true, copyOwnerAndMode(f, old))
 	}
 	if err == nil {
 		err = f.Sync()
@@ -217,9 +217,9 @@ func fill(f, old *os.File, content []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// resemble gives a file the owner, the attributes and the mode of another one.
+// copyOwnerAndMode gives a file the owner, the attributes and the mode of another one.
 // The mode comes last, as a change of the owner clears a part of it.
-func resemble(f, old *os.File) error {
+func copyOwnerAndMode(f, old *os.File) error {
 	var was, is unix.Stat_t
 	err := errors.Join(unix.Fstat(int(old.Fd()), &was), unix.Fstat(int(f.Fd()), &is))
 	if err == nil && (was.Uid != is.Uid || was.Gid != is.Gid) {
@@ -262,20 +262,20 @@ func overwrite(f *os.File, was unix.Stat_t, content []byte) error {
 	return f.Sync()
 }
 
-// maxLeftovers is how many files of crashes are passed over.
-const maxLeftovers = 10_000
+// maxTempFiles is how many files of crashes are passed over.
+const maxTempFiles = 10_000
 
-// create makes a file that did not exist, beside the target. Nobody else may
+// createTemp makes a file that did not exist, beside the target. Nobody else may
 // read the one that replaces a file before it has the mode of that.
-func (h *Handle) create(old *os.File) (string, *os.File, error) {
+func (h *Handle) createTemp(old *os.File) (string, *os.File, error) {
 	mode := uint32(0o666)
 	if old != nil {
 		mode = 0o600
 	}
-	for n := range maxLeftovers {
+	for n := range maxTempFiles {
 		name := fmt.Sprintf(".ledger-write-%d", n)
 		var fd int
-		err := retry(func() (err error) {
+		err := retryInterrupted(func() (err error) {
 			fd, err = unix.Openat(int(h.dir.Fd()), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
 			return err
 		})
@@ -283,10 +283,10 @@ func (h *Handle) create(old *os.File) (string, *os.File, error) {
 			return name, os.NewFile(uintptr(fd), name), nil
 		}
 		if !errors.Is(err, fs.ErrExist) {
-			return "", nil, kept(old != nil, &fs.PathError{Op: "create", Path: name, Err: err})
+			return "", nil, asCannotReplace(old != nil, &fs.PathError{Op: "create", Path: name, Err: err})
 		}
 	}
-	return "", nil, fmt.Errorf("create a file beside %s: %d files .ledger-write-N are left there by crashes: remove them", h.target.Resource, maxLeftovers)
+	return "", nil, fmt.Errorf("create a file beside %s: %d files .ledger-write-N are left there by crashes: remove them", h.resolved.Resource, maxTempFiles)
 }
 
 // syncDir makes the entries of a directory durable, where the file system can.
@@ -305,28 +305,28 @@ func syncDir(dir *os.File) error {
 	return nil
 }
 
-// locks holds one lock for each path that is being written. The zero locks is
+// pathLocks holds one lock for each path that is being written. The zero locks is
 // ready for use.
-type locks struct {
+type pathLocks struct {
 	mu struct {
 		sync.Mutex
-		held map[string]*lock
+		held map[string]*pathLock
 	}
 }
 
-type lock struct {
+type pathLock struct {
 	sync.Mutex
 	users int // who hold it or wait for it; guarded by locks.mu
 }
 
-// hold waits for the lock of a path and returns how to let go of it.
-func (ls *locks) hold(path string) (release func()) {
+// acquire waits for the lock of a path and returns how to let go of it.
+func (ls *pathLocks) acquire(path string) (release func()) {
 	ls.mu.Lock()
 	l := ls.mu.held[path]
 	if l == nil {
-		l = new(lock)
+		l = new(pathLock)
 		if ls.mu.held == nil {
-			ls.mu.held = map[string]*lock{}
+			ls.mu.held = map[string]*pathLock{}
 		}
 		ls.mu.held[path] = l
 	}

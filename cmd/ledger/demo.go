@@ -150,7 +150,7 @@ func (m meddling) Reply(ctx context.Context, turn runner.Turn) iter.Seq2[runner.
 				return
 			}
 		}
-		if script.Replies(turn.Conversation) != m.reply {
+		if script.CountReplies(turn.Conversation) != m.reply {
 			return
 		}
 		if err := m.meddle(ctx); err != nil {

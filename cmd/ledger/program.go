@@ -34,7 +34,7 @@ type program struct {
 // A recovered is the result of a recovery: the ended processes, layers and sessions,
 // and the removed outputs. recover prints it as JSON.
 type recovered struct {
-	engine.Recovered
+	engine.RecoveryResult
 	Outputs int   `json:"outputs"` // number of removed outputs, which no settlement names
 	Bytes   int64 `json:"bytes"`   // size of the removed outputs
 }
@@ -48,13 +48,13 @@ func (a *app) begin(ctx context.Context, s *stores.Store) (*program, error) {
 	config := engine.ProcessConfig{
 		ID: s.Process, Ledger: s.Ledger, Checkpoints: s.Checkpoints, Outputs: s.Outputs, Program: "ledger", Version: version(), Address: s.NodeAddress,
 		Lease: a.lease, InStore: s.Node == nil, Recover: a.recovering || s.Holds(),
-		Judge: func(j *runner.Liveness) error {
+		AdjustLiveness: func(j *runner.Liveness) error {
 			s.EndHolders(j)
 			return nameDead(j, a.dead)
 		},
 	}
 	if s.Node == nil {
-		config.Sweep = func(ctx context.Context, recorded func(context.Context, domain.EventID) (bool, error)) error {
+		config.SweepOutputs = func(ctx context.Context, recorded func(context.Context, domain.EventID) (bool, error)) error {
 			swept, err := s.Sweep(ctx, recorded)
 			p.recovered.Outputs, p.recovered.Bytes = swept.Outputs, swept.Bytes
 			return err
@@ -64,7 +64,7 @@ func (a *app) begin(ctx context.Context, s *stores.Store) (*program, error) {
 	if p.Process, err = engine.Start(ctx, config); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	p.recovered.Recovered = p.Process.Recovered()
+	p.recovered.RecoveryResult = p.Process.Recovered()
 	if s.Sharing != nil {
 		if config.Recover {
 			err = s.Sharing.Recovered()

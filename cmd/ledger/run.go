@@ -204,7 +204,7 @@ func environment(names []string) ([]string, error) {
 			return nil, fault.Usage("--env %s: the variable is not set: set it, or leave the flag out", name)
 		}
 	}
-	return builtins.Environment(os.Environ(), names...), nil
+	return builtins.FilterEnvironment(os.Environ(), names...), nil
 }
 
 // speaker parses the trajectory at path, the value of --script.
@@ -315,12 +315,12 @@ func (a *app) carry(ctx context.Context, b *bench, speaks *script.Script, sessio
 				a.tellUnanswered(speaks)
 				return nil
 			}
-			if err := b.Run(ctx, session); err != nil && !errors.Is(err, script.ErrOver) {
+			if err := b.Run(ctx, session); err != nil && !errors.Is(err, script.ErrExhausted) {
 				return err
 			}
 			s, err := b.Conversation(ctx, session)
 			// Without this check, a run that adds no reply would repeat for ever.
-			if err != nil || s.Interrupted != nil || script.Replies(s) == n {
+			if err != nil || s.Interrupted != nil || script.CountReplies(s) == n {
 				return err
 			}
 		}
@@ -342,7 +342,7 @@ func (b *bench) admit(ctx context.Context, speaks *script.Script, session domain
 	if err != nil {
 		return 0, err
 	}
-	n := script.Replies(s)
+	n := script.CountReplies(s)
 	prompts := speaks.Prompts(n)
 	if n == 0 && prompt != "" {
 		prompts = []string{prompt}

@@ -31,7 +31,7 @@
 // of the store, of package registry and of package runner.
 //
 // The store, the outputs and the checkpoints that Start is given belong to the
-// caller; those that OpenFolder opens are closed by [Folder.Close]. The example is
+// caller; those that OpenFolder opens are closed by [FolderWorkspace.Close]. The example is
 // a complete program, which docs/embedding.md explains.
 package engine
 

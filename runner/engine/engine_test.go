@@ -203,12 +203,12 @@ func TestJudgeDecidesWhoIsDead(t *testing.T) {
 	start(t, engine.ProcessConfig{Ledger: l}) // without a lease, and never closed
 	refused := errors.New("refused")
 	_, err := engine.Start(t.Context(), engine.ProcessConfig{
-		Ledger: l, Program: "test", Lease: time.Hour, Recover: true, Judge: func(*runner.Liveness) error { return refused },
+		Ledger: l, Program: "test", Lease: time.Hour, Recover: true, AdjustLiveness: func(*runner.Liveness) error { return refused },
 	})
 	if !errors.Is(err, refused) {
 		t.Fatalf("Start = %v, want the error of Judge", err)
 	}
-	p := start(t, engine.ProcessConfig{Ledger: l, Lease: time.Hour, Recover: true, Judge: func(j *runner.Liveness) error {
+	p := start(t, engine.ProcessConfig{Ledger: l, Lease: time.Hour, Recover: true, AdjustLiveness: func(j *runner.Liveness) error {
 		j.Dead, j.Unknown = append(j.Dead, j.Unknown...), nil
 		return nil
 	}})
@@ -231,14 +231,14 @@ func TestSweepWaitsForTheLastProcess(t *testing.T) {
 		return nil
 	}
 	one := start(t, engine.ProcessConfig{Ledger: l, Lease: time.Hour})
-	two := start(t, engine.ProcessConfig{Ledger: l, Lease: time.Hour, Recover: true, Sweep: sweep})
+	two := start(t, engine.ProcessConfig{Ledger: l, Lease: time.Hour, Recover: true, SweepOutputs: sweep})
 	if n := swept.Load(); n != 0 {
 		t.Errorf("outputs were swept %d times beside a living process, want 0", n)
 	}
 	if err := errors.Join(two.Close(t.Context()), one.Close(t.Context())); err != nil {
 		t.Fatalf("Close = %v", err)
 	}
-	three := start(t, engine.ProcessConfig{Ledger: l, Sweep: sweep})
+	three := start(t, engine.ProcessConfig{Ledger: l, SweepOutputs: sweep})
 	if n := swept.Load(); n != 1 {
 		t.Errorf("outputs were swept %d times by the only process, want 1", n)
 	}

@@ -15,13 +15,13 @@ import (
 // OutputsFolder is the name of the folder of outputs in the folder of a store.
 const OutputsFolder = "outputs"
 
-// A Folder is a workspace over a store in a folder that this process holds
+// A FolderWorkspace is a workspace over a store in a folder that this process holds
 // alone. OpenFolder makes one.
-type Folder struct {
+type FolderWorkspace struct {
 	*Workspace
-	Ledger *events.Ledger // of the store
-	store  *embedded.Store
-	kept   *outputs.Store
+	Ledger  *events.Ledger // of the store
+	store   *embedded.Store
+	outputs *outputs.Store
 }
 
 // OpenFolder opens the store in a folder, which it makes if there is none,
@@ -30,7 +30,7 @@ type Folder struct {
 // caller closes the Folder. Besides the errors of [Start] and [Process.Open] it
 // returns those of [embedded.Open]: an events.ErrInUse if another process has the
 // folder open.
-func OpenFolder(ctx context.Context, dir, program string, config WorkspaceConfig) (*Folder, error) {
+func OpenFolder(ctx context.Context, dir, program string, config WorkspaceConfig) (*FolderWorkspace, error) {
 	store, err := embedded.Open(ctx, dir, embedded.Config{})
 	if err != nil {
 		return nil, err
@@ -39,11 +39,11 @@ func OpenFolder(ctx context.Context, dir, program string, config WorkspaceConfig
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	f := &Folder{store: store, kept: kept}
+	f := &FolderWorkspace{store: store, outputs: kept}
 	f.Ledger = events.NewLedger(store, domain.NewMint(time.Now, rand.Reader), time.Now)
 	p, err := Start(ctx, ProcessConfig{
 		Ledger: f.Ledger, Checkpoints: store, Outputs: kept, Program: program,
-		Sweep: func(ctx context.Context, recorded func(context.Context, domain.EventID) (bool, error)) error {
+		SweepOutputs: func(ctx context.Context, recorded func(context.Context, domain.EventID) (bool, error)) error {
 			_, err := kept.Sweep(ctx, recorded)
 			return err
 		},
@@ -59,8 +59,8 @@ func OpenFolder(ctx context.Context, dir, program string, config WorkspaceConfig
 
 // Close closes the process, as [Process.Close] does, and then the store. Nothing
 // of the Folder may be used afterwards.
-func (f *Folder) Close(ctx context.Context) error {
+func (f *FolderWorkspace) Close(ctx context.Context) error {
 	return errors.Join(f.Process.Close(ctx), f.closeStores())
 }
 
-func (f *Folder) closeStores() error { return errors.Join(f.kept.Close(), f.store.Close()) }
+func (f *FolderWorkspace) closeStores() error { return errors.Join(f.outputs.Close(), f.store.Close()) }

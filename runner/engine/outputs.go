@@ -17,21 +17,21 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// A namedOutput is an output that a settlement in the log names.
-type namedOutput struct {
+// A referencedOutput is an output that a settlement in the log names.
+type referencedOutput struct {
 	domain.Retained
 	stream events.Stream
 }
 
-// NamedOutputs collects, record by record, the outputs that belong beside a log:
+// ReferencedOutputs collects, record by record, the outputs that belong beside a log:
 // every output that a settlement names, except pruned outputs and outputs of
 // processes that keep them on a node of their own: those with a lease that are not
 // on record as keeping them in the store. It belongs to one goroutine.
-type NamedOutputs struct {
-	named  map[domain.Ref]namedOutput
-	order  []domain.Ref
-	remote map[domain.ProcessID]bool
-	began  map[callKey]domain.ProcessID // of the calls that have no end yet
+type ReferencedOutputs struct {
+	byRef     map[domain.Ref]referencedOutput
+	order     []domain.Ref
+	ownNode   map[domain.ProcessID]bool
+	openCalls map[callKey]domain.ProcessID // of the calls that have no end yet
 }
 
 type callKey struct {
@@ -40,9 +40,9 @@ type callKey struct {
 	call    domain.CallID
 }
 
-// NewNamedOutputs returns a collection that has seen no record.
-func NewNamedOutputs() *NamedOutputs {
-	return &NamedOutputs{named: map[domain.Ref]namedOutput{}, remote: map[domain.ProcessID]bool{}, began: map[callKey]domain.ProcessID{}}
+// NewReferencedOutputs returns a collection that has seen no record.
+func NewReferencedOutputs() *ReferencedOutputs {
+	return &ReferencedOutputs{byRef: map[domain.Ref]referencedOutput{}, ownNode: map[domain.ProcessID]bool{}, openCalls: map[callKey]domain.ProcessID{}}
 }
 
 // outputKinds are the kinds of events that NamedOutputs needs.
@@ -51,7 +51,7 @@ var outputKinds = events.Filter{Kinds: []string{
 }}
 
 // Add takes the next record. One that cannot be decoded names no output.
-func (n *NamedOutputs) Add(e events.Entry) {
+func (n *ReferencedOutputs) Add(e events.Entry) {
 	if !outputKinds.Matches(events.Header{Kind: e.Kind, Time: e.Time, Stream: e.Stream}) {
 		return
 	}
@@ -61,26 +61,26 @@ func (n *NamedOutputs) Add(e events.Entry) {
 	}
 	switch e := v.Event.(type) {
 	case events.ProcessStarted:
-		n.remote[e.Process] = !e.Until.IsZero() && !e.InStore
+		n.ownNode[e.Process] = !e.Until.IsZero() && !e.InStore
 	case events.CallStarted:
-		n.began[callKey{v.Stream, e.Message, e.Call}] = e.Process
+		n.openCalls[callKey{v.Stream, e.Message, e.Call}] = e.Process
 	case events.CallSettled:
 		key := callKey{v.Stream, e.Message, e.Call}
-		elsewhere := n.remote[n.began[key]]
-		delete(n.began, key)
+		elsewhere := n.ownNode[n.openCalls[key]]
+		delete(n.openCalls, key)
 		for _, r := range e.Retained {
-			if _, known := n.named[r.Ref]; !known && !elsewhere {
-				n.named[r.Ref] = namedOutput{r, v.Stream}
+			if _, known := n.byRef[r.Ref]; !known && !elsewhere {
+				n.byRef[r.Ref] = referencedOutput{r, v.Stream}
 				n.order = append(n.order, r.Ref)
 			}
 		}
 	case events.OutputPruned:
-		delete(n.named, e.Retained.Ref)
+		delete(n.byRef, e.Retained.Ref)
 	}
 }
 
-// A LostOutput is an output that a log names and the outputs lack.
-type LostOutput struct {
+// A MissingOutput is an output that a log names and the outputs lack.
+type MissingOutput struct {
 	Ref    domain.Ref
 	Stream events.Stream // of the settlement
 	Reason string
@@ -88,32 +88,32 @@ type LostOutput struct {
 
 // Missing returns the outputs that the records name and that are not among
 // known, in the order of the log.
-func (n *NamedOutputs) Missing(known map[domain.Ref]domain.Retained) (lost []LostOutput) {
+func (n *ReferencedOutputs) Missing(known map[domain.Ref]domain.Retained) (lost []MissingOutput) {
 	for _, ref := range n.order {
-		want, ok := n.named[ref]
+		want, ok := n.byRef[ref]
 		if !ok {
 			continue // pruned
 		}
 		got, there := known[ref]
 		switch {
 		case !there:
-			lost = append(lost, LostOutput{ref, want.stream, "the output is missing, and a settlement names it"})
+			lost = append(lost, MissingOutput{ref, want.stream, "the output is missing, and a settlement names it"})
 		case got != want.Retained:
-			lost = append(lost, LostOutput{ref, want.stream, fmt.Sprintf("it has %d bytes with SHA-256 %s, and its settlement names %d with %s",
+			lost = append(lost, MissingOutput{ref, want.stream, fmt.Sprintf("it has %d bytes with SHA-256 %s, and its settlement names %d with %s",
 				got.Bytes, got.SHA256, want.Bytes, want.SHA256)})
 		}
 	}
 	return lost
 }
 
-// BackedUpOutputs are outputs as a part of a backup, which is held against the
+// BackupOutputs are outputs as a part of a backup, which is held against the
 // log of the backup.
-type BackedUpOutputs struct{ *outputs.Store }
+type BackupOutputs struct{ *outputs.Store }
 
 // Missing returns the references that the records name and that a copy of the
 // outputs in dir lacks.
-func (BackedUpOutputs) Missing(ctx context.Context, dir string, records iter.Seq2[events.Entry, error]) ([]string, error) {
-	named := NewNamedOutputs()
+func (BackupOutputs) Missing(ctx context.Context, dir string, records iter.Seq2[events.Entry, error]) ([]string, error) {
+	named := NewReferencedOutputs()
 	for e, err := range records {
 		if err != nil {
 			return nil, err
@@ -131,9 +131,9 @@ func (BackedUpOutputs) Missing(ctx context.Context, dir string, records iter.Seq
 	return names, nil
 }
 
-// outputsCheckpoint is the name of the checkpoint in a log that holds the ID of
+// outputsIDKey is the name of the checkpoint in a log that holds the ID of
 // the outputs beside it.
-const outputsCheckpoint = "store/outputs"
+const outputsIDKey = "store/outputs"
 
 // OpenOutputs opens the outputs in the folder of a store whose log is open. The
 // caller closes them. Outputs that are not those that the log was last opened with
@@ -141,12 +141,12 @@ const outputsCheckpoint = "store/outputs"
 // lost, emptied, or is of another store. A folder that was lost is not made anew.
 func OpenOutputs(ctx context.Context, log *embedded.Store, dir string, logger *slog.Logger) (*outputs.Store, error) {
 	path := filepath.Join(dir, OutputsFolder)
-	bound, err := boundOutputs(ctx, log)
+	bound, err := savedOutputsID(ctx, log)
 	if err != nil {
 		return nil, err
 	}
-	if bound != "" && absent(path) {
-		if err := lacking(ctx, log, path, nil); err != nil {
+	if bound != "" && missingOrEmpty(path) {
+		if err := checkComplete(ctx, log, path, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -154,7 +154,7 @@ func OpenOutputs(ctx context.Context, log *embedded.Store, dir string, logger *s
 	if err != nil {
 		return nil, err
 	}
-	if err := bindOutputs(ctx, log, path, kept, bound); err != nil {
+	if err := saveOutputsID(ctx, log, path, kept, bound); err != nil {
 		return nil, errors.Join(err, kept.Close())
 	}
 	return kept, nil
@@ -165,7 +165,7 @@ func OpenOutputs(ctx context.Context, log *embedded.Store, dir string, logger *s
 // refused as OpenOutputs refuses them. The caller closes them.
 func ReadOutputs(ctx context.Context, log *embedded.Store, dir string, logger *slog.Logger) (*outputs.Store, error) {
 	path := filepath.Join(dir, OutputsFolder)
-	bound, err := boundOutputs(ctx, log)
+	bound, err := savedOutputsID(ctx, log)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +175,7 @@ func ReadOutputs(ctx context.Context, log *embedded.Store, dir string, logger *s
 	}
 	id, err := kept.ID()
 	if err == nil && bound != "" && id != bound {
-		err = lacking(ctx, log, path, kept)
+		err = checkComplete(ctx, log, path, kept)
 	}
 	if err != nil {
 		return nil, errors.Join(err, kept.Close())
@@ -183,15 +183,15 @@ func ReadOutputs(ctx context.Context, log *embedded.Store, dir string, logger *s
 	return kept, nil
 }
 
-// bindOutputs saves the ID of the outputs in the log, if it is not that which the
+// saveOutputsID saves the ID of the outputs in the log, if it is not that which the
 // log was bound to and they lack nothing that the log names.
-func bindOutputs(ctx context.Context, log *embedded.Store, path string, kept *outputs.Store, bound string) error {
+func saveOutputsID(ctx context.Context, log *embedded.Store, path string, kept *outputs.Store, bound string) error {
 	id, err := kept.ID()
 	if err != nil || id == bound {
 		return err
 	}
 	if bound != "" {
-		if err := lacking(ctx, log, path, kept); err != nil {
+		if err := checkComplete(ctx, log, path, kept); err != nil {
 			return err
 		}
 	}
@@ -199,29 +199,29 @@ func bindOutputs(ctx context.Context, log *embedded.Store, path string, kept *ou
 	if err != nil {
 		return err
 	}
-	return log.SaveCheckpoint(ctx, outputsCheckpoint, text)
+	return log.SaveCheckpoint(ctx, outputsIDKey, text)
 }
 
-// absent reports whether a folder does not exist, or is empty.
-func absent(dir string) bool {
+// missingOrEmpty reports whether a folder does not exist, or is empty.
+func missingOrEmpty(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	return errors.Is(err, os.ErrNotExist) || err == nil && len(entries) == 0
 }
 
-// boundOutputs returns the ID of the outputs that a log was last opened with, and
+// savedOutputsID returns the ID of the outputs that a log was last opened with, and
 // nothing where that is not known.
-func boundOutputs(ctx context.Context, log *embedded.Store) (id string, err error) {
-	data, err := log.LoadCheckpoint(ctx, outputsCheckpoint)
+func savedOutputsID(ctx context.Context, log *embedded.Store) (id string, err error) {
+	data, err := log.LoadCheckpoint(ctx, outputsIDKey)
 	if err != nil || json.Unmarshal(data, &id) != nil {
 		return "", nil // it is saved anew
 	}
 	return id, nil
 }
 
-// lacking returns an storedir.ErrIncomplete if outputs, or a folder without any,
+// checkComplete returns a storedir.ErrIncomplete if outputs, or a folder without any,
 // lack outputs that a log names. Records that cannot be read name none.
-func lacking(ctx context.Context, log *embedded.Store, path string, kept *outputs.Store) error {
-	named := NewNamedOutputs()
+func checkComplete(ctx context.Context, log *embedded.Store, path string, kept *outputs.Store) error {
+	named := NewReferencedOutputs()
 	for e, err := range log.Scan(ctx, events.Query{Filter: outputKinds}) {
 		if err != nil && !errors.Is(err, events.ErrDamaged) {
 			return err

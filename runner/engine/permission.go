@@ -56,8 +56,8 @@ func (s *SavedApprovals) revoke(location, action, resource string) {
 	s.Saved = kept
 }
 
-// at returns the approvals of a location, for a gate.
-func (s *SavedApprovals) at(location string) *permission.Approvals {
+// forLocation returns the approvals of a location, for a gate.
+func (s *SavedApprovals) forLocation(location string) *permission.Approvals {
 	set := new(permission.Approvals)
 	for _, a := range s.Saved {
 		if a.Location == location {
@@ -69,14 +69,14 @@ func (s *SavedApprovals) at(location string) *permission.Approvals {
 	return set
 }
 
-// A recorder keeps facts about permission in the session of the call.
-type recorder struct {
+// A permissionRecorder keeps facts about permission in the session of the call.
+type permissionRecorder struct {
 	workspace *Workspace
 	location  string
 }
 
 // Requested keeps that a call asked.
-func (r *recorder) Requested(ctx context.Context, q permission.Request) error {
+func (r *permissionRecorder) Requested(ctx context.Context, q permission.Request) error {
 	return r.workspace.Runner.Note(ctx, q.Invocation, events.PermissionRequested{
 		Permission: q.ID, Message: q.Invocation.Message, Call: q.Invocation.Call, Agent: q.Invocation.Agent,
 		Action: q.Action, Resources: q.Resources, Save: q.Save, Metadata: q.Metadata, Shown: q.Shown,
@@ -84,7 +84,7 @@ func (r *recorder) Requested(ctx context.Context, q permission.Request) error {
 }
 
 // Decided keeps how that ended.
-func (r *recorder) Decided(ctx context.Context, d permission.Decision) error {
+func (r *permissionRecorder) Decided(ctx context.Context, d permission.Decision) error {
 	return r.workspace.Runner.Note(ctx, d.Invocation, events.PermissionDecided{
 		Permission: d.Permission, Effect: d.Effect, By: events.Decider(d.By.String()), Rule: d.Rule,
 		Scope: d.Choice.String(), Feedback: d.Feedback, WaitedMS: d.Waited.Milliseconds(), Person: d.Person,
@@ -92,7 +92,7 @@ func (r *recorder) Decided(ctx context.Context, d permission.Decision) error {
 }
 
 // Saved keeps what a person allowed from now on.
-func (r *recorder) Saved(ctx context.Context, a permission.Approval) error {
+func (r *permissionRecorder) Saved(ctx context.Context, a permission.Approval) error {
 	return r.workspace.Runner.Note(ctx, domain.Invocation{Session: a.Session}, events.ApprovalSaved{
 		Permission: a.Permission, Location: r.location, Action: a.Action, Resource: a.Resource, Expires: a.Expires, Person: a.Person,
 	})
@@ -127,7 +127,7 @@ func (p *Process) approvalsAt(location string, saved *SavedApprovals) *permissio
 		if p.mu.approvals == nil {
 			p.mu.approvals = map[string]*permission.Approvals{}
 		}
-		p.mu.approvals[location] = saved.at(location)
+		p.mu.approvals[location] = saved.forLocation(location)
 	}
 	return p.mu.approvals[location]
 }

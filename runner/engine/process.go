@@ -31,10 +31,10 @@ type ProcessConfig struct {
 	// Outputs keep tool outputs over the limits. Nil: a call with such an output
 	// fails with the outcome retention_failed.
 	Outputs registry.Outputs
-	// Sweep removes the kept outputs that no settlement names: recorded reports
+	// SweepOutputs removes the kept outputs that no settlement names: recorded reports
 	// whether the log has a settlement. Recovery calls it when no other process
 	// may be alive. Nil: recovery removes no output.
-	Sweep func(ctx context.Context, recorded func(context.Context, domain.EventID) (bool, error)) error
+	SweepOutputs func(ctx context.Context, recorded func(context.Context, domain.EventID) (bool, error)) error
 	// InStore says that Outputs are those in the folder of the store, so that a
 	// backup or a check of the folder misses them where they are lost.
 	InStore bool
@@ -52,9 +52,9 @@ type ProcessConfig struct {
 	// Recover makes Start recover in a store that is shared. In a store that
 	// this process holds alone, Start always recovers.
 	Recover bool
-	// Judge may change which processes count as dead, living or unknown before
+	// AdjustLiveness may change which processes count as dead, living or unknown before
 	// recovery. It is called once, and an error of it ends Start. Nil: no change.
-	Judge func(*runner.Liveness) error
+	AdjustLiveness func(*runner.Liveness) error
 }
 
 // A Process is this process at work in a ledger: it is on record as started,
@@ -66,16 +66,16 @@ type Process struct {
 	writer    *events.Writer // of the stream of this process
 	lease     *runner.Lease  // nil: the store is held alone
 	layers    *registry.Layers
-	recovered Recovered
+	recovered RecoveryResult
 	mu        struct {
 		sync.Mutex
 		approvals map[string]*permission.Approvals // by location
 	}
 }
 
-// Recovered says what the recovery of Start ended, and which other processes it
+// RecoveryResult says what the recovery of Start ended, and which other processes it
 // left as they are.
-type Recovered struct {
+type RecoveryResult struct {
 	runner.RecoveryReport
 	Living  []events.ProcessStarted `json:"living,omitempty"`  // their leases run
 	Unknown []events.ProcessStarted `json:"unknown,omitempty"` // without a lease: alive or dead, the log does not say
@@ -111,7 +111,7 @@ func Start(ctx context.Context, config ProcessConfig) (*Process, error) {
 		Process: p.id, Host: host, PID: os.Getpid(), Program: config.Program, Version: config.Version, Address: config.Address,
 		InStore: config.InStore,
 	}
-	if p.shared() {
+	if p.sharesStore() {
 		started.Until = l.Now().Add(config.Lease)
 	}
 	if err := p.record(ctx, started); err != nil {
@@ -121,10 +121,10 @@ func Start(ctx context.Context, config ProcessConfig) (*Process, error) {
 		}
 		return nil, err
 	}
-	if p.shared() {
+	if p.sharesStore() {
 		p.lease = runner.KeepLease(ctx, l, p.writer, p.id, config.Lease)
 	}
-	if !p.shared() || config.Recover {
+	if !p.sharesStore() || config.Recover {
 		if p.recovered, err = p.recover(ctx); err != nil {
 			return nil, errors.Join(err, p.Close(ctx))
 		}
@@ -132,18 +132,18 @@ func Start(ctx context.Context, config ProcessConfig) (*Process, error) {
 	return p, nil
 }
 
-func (p *Process) shared() bool { return p.config.Lease > 0 }
+func (p *Process) sharesStore() bool { return p.config.Lease > 0 }
 
 // ID returns the ID under which the process is on record.
 func (p *Process) ID() domain.ProcessID { return p.id }
 
 // Recovered returns what the recovery of Start ended.
-func (p *Process) Recovered() Recovered { return p.recovered }
+func (p *Process) Recovered() RecoveryResult { return p.recovered }
 
-// Alive returns a context that ends with ctx, and with runner.ErrLeaseLost when
+// LeaseContext returns a context that ends with ctx, and with runner.ErrLeaseLost when
 // this process may no longer work, since others may count it as dead. Sessions
 // are run under it. The caller calls the returned function to free it.
-func (p *Process) Alive(ctx context.Context) (context.Context, context.CancelFunc) {
+func (p *Process) LeaseContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	alive, cancel := context.WithCancelCause(ctx)
 	if p.lease == nil {
 		return alive, func() { cancel(nil) }
@@ -165,7 +165,7 @@ func (p *Process) record(ctx context.Context, e events.Event) error {
 // the store. It returns the joined errors of these steps; the steps behind one
 // that failed are taken all the same.
 func (p *Process) Close(ctx context.Context) error {
-	errs := []error{p.wait(ctx)}
+	errs := []error{p.waitForTools(ctx)}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), registry.DefaultGrace)
 	defer cancel()
 	errs = append(errs, p.layers.Close(ctx))
@@ -176,9 +176,9 @@ func (p *Process) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// wait waits for tools, in a time of its own: those that outlive it do not keep
+// waitForTools waits for tools, in a time of its own: those that outlive it do not keep
 // the steps behind it from the log.
-func (p *Process) wait(ctx context.Context) error {
+func (p *Process) waitForTools(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), registry.DefaultGrace)
 	defer cancel()
 	return p.layers.Wait(ctx)
@@ -187,10 +187,10 @@ func (p *Process) wait(ctx context.Context) error {
 // Recover settles the open calls, dismisses the open permission requests and closes the
 // layers of processes that died since Start. It does not touch the sessions that this process
 // runs. A process that becomes the holder of a folder calls it.
-func (p *Process) Recover(ctx context.Context) (Recovered, error) { return p.recover(ctx) }
+func (p *Process) Recover(ctx context.Context) (RecoveryResult, error) { return p.recover(ctx) }
 
 // recover settles and closes the open work of dead processes.
-func (p *Process) recover(ctx context.Context) (done Recovered, err error) {
+func (p *Process) recover(ctx context.Context) (done RecoveryResult, err error) {
 	l, checkpoints := p.config.Ledger, p.config.Checkpoints
 	var w runner.Orphans
 	if w.Catalog, err = projections.Current(ctx, catalog.Projection(), l, checkpoints); err != nil {
@@ -204,13 +204,13 @@ func (p *Process) recover(ctx context.Context) (done Recovered, err error) {
 	if err != nil {
 		return done, fmt.Errorf("recover: %w", err)
 	}
-	judged := started.Judge(p.id, l.Now(), !p.shared())
-	if p.config.Judge != nil {
-		if err := p.config.Judge(&judged); err != nil {
+	judged := started.Judge(p.id, l.Now(), !p.sharesStore())
+	if p.config.AdjustLiveness != nil {
+		if err := p.config.AdjustLiveness(&judged); err != nil {
 			return done, err
 		}
 	}
-	w.Processes, w.Others = ids(judged.Dead), append(ids(slices.Concat(judged.Living, judged.Unknown)), p.id)
+	w.Processes, w.Others = processIDs(judged.Dead), append(processIDs(slices.Concat(judged.Living, judged.Unknown)), p.id)
 	// A registry without layers finds every offered tool stale, and runs none.
 	empty, err := p.layers.Registry(registry.Config{Outputs: p.config.Outputs})
 	if err != nil {
@@ -221,7 +221,7 @@ func (p *Process) recover(ctx context.Context) (done Recovered, err error) {
 		return done, err
 	}
 	done.Living, done.Unknown = judged.Living, judged.Unknown
-	if p.config.Sweep == nil || len(judged.Living) > 0 || len(done.Left) > 0 {
+	if p.config.SweepOutputs == nil || len(judged.Living) > 0 || len(done.Left) > 0 {
 		return done, nil // an output may be that of a call that another process runs, or be named by an event of an unknown kind
 	}
 	return done, p.sweep(ctx)
@@ -232,7 +232,7 @@ func (p *Process) recover(ctx context.Context) (done Recovered, err error) {
 // this program does not know may be a settlement too.
 func (p *Process) sweep(ctx context.Context) error {
 	recorded := sync.OnceValues(func() (map[domain.EventID]bool, error) { return p.settlements(ctx) })
-	err := p.config.Sweep(ctx, func(_ context.Context, id domain.EventID) (bool, error) {
+	err := p.config.SweepOutputs(ctx, func(_ context.Context, id domain.EventID) (bool, error) {
 		ids, err := recorded()
 		return ids[id], err
 	})
@@ -257,10 +257,10 @@ func (p *Process) settlements(ctx context.Context) (map[domain.EventID]bool, err
 	return ids, nil
 }
 
-// elsewhere returns another process that may be alive and opened one of these
+// otherOwner returns another process that may be alive and opened one of these
 // layers, or the zero ID. It folds the log anew, since processes come and go.
-func (p *Process) elsewhere(ctx context.Context, layers []domain.LayerID) (domain.ProcessID, error) {
-	if !p.shared() {
+func (p *Process) otherOwner(ctx context.Context, layers []domain.LayerID) (domain.ProcessID, error) {
+	if !p.sharesStore() {
 		return domain.ProcessID{}, nil
 	}
 	started, err := projections.Current(ctx, runner.Processes(), p.config.Ledger, p.config.Checkpoints)
@@ -272,12 +272,12 @@ func (p *Process) elsewhere(ctx context.Context, layers []domain.LayerID) (domai
 		return domain.ProcessID{}, err
 	}
 	judged := started.Judge(p.id, p.config.Ledger.Now(), false)
-	return runner.Orphans{Catalog: places, Others: ids(slices.Concat(judged.Living, judged.Unknown))}.Elsewhere(layers), nil
+	return runner.Orphans{Catalog: places, Others: processIDs(slices.Concat(judged.Living, judged.Unknown))}.Elsewhere(layers), nil
 }
 
-func ids(started []events.ProcessStarted) (ids []domain.ProcessID) {
+func processIDs(started []events.ProcessStarted) (processIDs []domain.ProcessID) {
 	for _, p := range started {
-		ids = append(ids, p.Process)
+		processIDs = append(processIDs, p.Process)
 	}
-	return ids
+	return processIDs
 }

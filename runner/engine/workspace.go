@@ -76,7 +76,7 @@ func (p *Process) open(ctx context.Context, config WorkspaceConfig) (*Workspace,
 		config.Registry.Outputs = p.config.Outputs
 	}
 	w := &Workspace{Process: p}
-	recorder := &recorder{workspace: w, location: config.Location}
+	recorder := &permissionRecorder{workspace: w, location: config.Location}
 	saved, err := projections.Current(ctx, Approvals(), p.config.Ledger, p.config.Checkpoints)
 	if err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (p *Process) open(ctx context.Context, config WorkspaceConfig) (*Workspace,
 		return nil, err
 	}
 	config.Runner.Ledger, config.Runner.Registry = p.config.Ledger, w.Registry
-	config.Runner.Rules, config.Runner.Looping, config.Runner.Elsewhere = config.Agents.Of, w.looping, p.elsewhere
+	config.Runner.Rules, config.Runner.Looping, config.Runner.Elsewhere = config.Agents.Of, w.looping, p.otherOwner
 	config.Runner.Allowances = allowances
 	w.Runner = runner.New(config.Runner)
 	return w, nil
@@ -120,7 +120,7 @@ func (w *Workspace) register(ctx context.Context, tools func(*permission.Gate) (
 // with its errors. It also ends, with runner.ErrLeaseLost, when the lease of the
 // process is lost.
 func (w *Workspace) Run(ctx context.Context, session domain.SessionID) error {
-	alive, cancel := w.Process.Alive(ctx)
+	alive, cancel := w.Process.LeaseContext(ctx)
 	defer cancel()
 	return w.Runner.Run(alive, session)
 }

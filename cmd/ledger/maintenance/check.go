@@ -96,7 +96,7 @@ func checkFolder(ctx context.Context, p *render.Printer, dir string) (*checkRepo
 	c := &checkReport{Store: dir, Damages: []damageRow{}}
 	progress := p.Progress()
 	defer progress.End()
-	named := engine.NewNamedOutputs()
+	named := engine.NewReferencedOutputs()
 	log, err := embedded.Check(ctx, dir, func(f embedded.Finding) {
 		c.Damages = append(c.Damages, damageRow{
 			Part: "log", File: render.OrNull(f.File), Offset: zeroBased(f.Offset), Position: render.OrNull(f.Position), Through: render.OrNull(f.Through),

@@ -319,7 +319,7 @@ const claimsName = "claims"
 
 // Backup writes a backup of the log and the outputs to the folder dir.
 func (f *Folder) Backup(ctx context.Context, dir string) (made shared.BackupReport, err error) {
-	made.Backup, made.Written, err = f.Log.Backup(ctx, dir, embedded.NamedPart{Name: OutputsName, Part: engine.BackedUpOutputs{Store: f.Outputs}})
+	made.Backup, made.Written, err = f.Log.Backup(ctx, dir, embedded.NamedPart{Name: OutputsName, Part: engine.BackupOutputs{Store: f.Outputs}})
 	return made, err
 }
 

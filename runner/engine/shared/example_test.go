@@ -30,7 +30,7 @@ func Example() {
 		ID: id, Program: "example", Lease: runner.DefaultLease, InStore: true, Address: store.Node(),
 		Ledger: events.NewLedger(store, mint, time.Now), Checkpoints: store, Outputs: store.Outputs(),
 		Recover: store.Holds(),
-		Judge: func(j *runner.Liveness) error { // this process has the lock that these had
+		AdjustLiveness: func(j *runner.Liveness) error { // this process has the lock that these had
 			j.Living = slices.DeleteFunc(j.Living, func(s events.ProcessStarted) bool {
 				dead := slices.Contains(store.Before(), s.Process)
 				if dead {
@@ -40,7 +40,7 @@ func Example() {
 			})
 			return nil
 		},
-		Sweep: func(ctx context.Context, recorded func(context.Context, domain.EventID) (bool, error)) error {
+		SweepOutputs: func(ctx context.Context, recorded func(context.Context, domain.EventID) (bool, error)) error {
 			_, err := store.Sweep(ctx, recorded)
 			return err
 		},

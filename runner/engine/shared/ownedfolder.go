@@ -76,7 +76,7 @@ func UnfinishedHolders(dir string, self domain.ProcessID) []domain.ProcessID {
 
 // backup writes a backup of the log and the blob store into a folder.
 func (h *ownedFolder) backup(ctx context.Context, dir string) (made BackupReport, err error) {
-	made.Backup, made.Written, err = h.log.Backup(ctx, dir, embedded.NamedPart{Name: engine.OutputsFolder, Part: engine.BackedUpOutputs{Store: h.outputs}})
+	made.Backup, made.Written, err = h.log.Backup(ctx, dir, embedded.NamedPart{Name: engine.OutputsFolder, Part: engine.BackupOutputs{Store: h.outputs}})
 	return made, err
 }
 

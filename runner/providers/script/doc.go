@@ -23,7 +23,7 @@
 //
 // # Errors
 //
-// [ErrNotATIF] comes from Parse, [ErrOver] from Reply where the trajectory has no
+// [ErrNotATIF] comes from Parse, [ErrExhausted] from Reply where the trajectory has no
 // further reply.
 //
 // What a session does with the calls is the runner's affair. Examples are in

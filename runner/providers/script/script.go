@@ -19,16 +19,16 @@ import (
 
 // The errors of this package. Callers match them with errors.Is.
 var (
-	ErrNotATIF = errors.New("not a trajectory of ATIF 1.x")
-	ErrOver    = errors.New("the trajectory is over")
+	ErrNotATIF   = errors.New("not a trajectory of ATIF 1.x")
+	ErrExhausted = errors.New("the trajectory is over")
 )
 
 // A Script is a trajectory to be spoken again. [Parse] makes one.
 type Script struct {
-	agent   string
-	model   string
-	replies []reply
-	last    []string // prompts behind the last reply
+	agent           string
+	model           string
+	replies         []reply
+	trailingPrompts []string // prompts behind the last reply
 }
 
 // A reply is one message of the agent, and the prompts that come before it.
@@ -39,7 +39,7 @@ type reply struct {
 	calls   []domain.Call
 }
 
-type document struct {
+type atifDocument struct {
 	Schema string `json:"schema_version"`
 	Agent  struct {
 		Name  string `json:"name"`
@@ -52,17 +52,17 @@ type stepWire struct {
 	Source  string          `json:"source"`
 	Message json.RawMessage `json:"message"`
 	Model   string          `json:"model_name"`
-	Calls   []callWire      `json:"tool_calls"`
+	Calls   []toolCallWire  `json:"tool_calls"`
 }
 
-type callWire struct {
+type toolCallWire struct {
 	ID        *string         `json:"tool_call_id"`
 	Name      *string         `json:"function_name"`
 	Arguments json.RawMessage `json:"arguments"`
 }
 
-// schemas are the versions that are read.
-var schemas = regexp.MustCompile(`^ATIF-v1\.[0-9]+$`)
+// schemaPattern are the versions that are read.
+var schemaPattern = regexp.MustCompile(`^ATIF-v1\.[0-9]+$`)
 
 // Parse reads an ATIF 1.x document. The name stands in errors only. It returns
 // an ErrNotATIF that says what is wrong, and where, for a document that is not
@@ -73,15 +73,15 @@ func Parse(name string, r io.Reader) (*Script, error) {
 		return nil, fmt.Errorf("read trajectory %s: %w", name, err)
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	var d document
+	var d atifDocument
 	if err := json.Unmarshal(data, &d); err != nil {
-		return nil, fmt.Errorf("read trajectory %s: %w: %s", name, ErrNotATIF, where(data, err))
+		return nil, fmt.Errorf("read trajectory %s: %w: %s", name, ErrNotATIF, locate(data, err))
 	}
-	if !schemas.MatchString(d.Schema) {
+	if !schemaPattern.MatchString(d.Schema) {
 		return nil, fmt.Errorf("read trajectory %s: %w: schema_version is %q, not ATIF-v1.x", name, ErrNotATIF, d.Schema)
 	}
 	s := &Script{agent: d.Agent.Name, model: d.Agent.Model}
-	if err := s.add(d.Steps); err != nil {
+	if err := s.addSteps(d.Steps); err != nil {
 		return nil, fmt.Errorf("read trajectory %s: %w", name, err)
 	}
 	if len(s.replies) == 0 {
@@ -90,8 +90,8 @@ func Parse(name string, r io.Reader) (*Script, error) {
 	return s, nil
 }
 
-// where says in which line of a document an error of encoding/json is.
-func where(data []byte, err error) string {
+// locate says in which line of a document an error of encoding/json is.
+func locate(data []byte, err error) string {
 	offset := int64(-1)
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		offset = syntax.Offset
@@ -108,13 +108,13 @@ func where(data []byte, err error) string {
 	return fmt.Sprintf("line %d: %s", 1+strings.Count(string(data[:offset]), "\n"), what)
 }
 
-// add turns steps into replies. Steps of the system are not spoken. A reply
+// addSteps turns steps into replies. Steps of the system are not spoken. A reply
 // without calls that another follows at once is one with it.
-func (s *Script) add(steps []stepWire) error {
+func (s *Script) addSteps(steps []stepWire) error {
 	var faults []error
 	var prompts []string
 	for i, step := range steps {
-		message, err := text(step.Message)
+		message, err := messageText(step.Message)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%w: step %d: %w", ErrNotATIF, i+1, err))
 		}
@@ -122,22 +122,22 @@ func (s *Script) add(steps []stepWire) error {
 		case "user":
 			prompts = append(prompts, message)
 		case "agent":
-			calls, err := step.asked()
+			calls, err := step.domainCalls()
 			if err != nil {
 				faults = append(faults, fmt.Errorf("%w: step %d: %w", ErrNotATIF, i+1, err))
 			}
-			s.say(reply{prompts: prompts, text: message, model: step.Model, calls: calls})
+			s.addReply(reply{prompts: prompts, text: message, model: step.Model, calls: calls})
 			prompts = nil
 		case "system":
 		default:
 			faults = append(faults, fmt.Errorf("%w: step %d: source %q is not user, agent or system", ErrNotATIF, i+1, step.Source))
 		}
 	}
-	s.last = prompts
+	s.trailingPrompts = prompts
 	return errors.Join(faults...)
 }
 
-func (s *Script) say(r reply) {
+func (s *Script) addReply(r reply) {
 	if n := len(s.replies); n > 0 && len(r.prompts) == 0 && len(s.replies[n-1].calls) == 0 {
 		last := &s.replies[n-1]
 		last.text = strings.TrimPrefix(last.text+"\n\n"+r.text, "\n\n")
@@ -147,7 +147,7 @@ func (s *Script) say(r reply) {
 	s.replies = append(s.replies, r)
 }
 
-func (step stepWire) asked() ([]domain.Call, error) {
+func (step stepWire) domainCalls() ([]domain.Call, error) {
 	var faults []error
 	seen := map[string]bool{}
 	calls := make([]domain.Call, 0, len(step.Calls))
@@ -167,9 +167,9 @@ func (step stepWire) asked() ([]domain.Call, error) {
 	return calls, errors.Join(faults...)
 }
 
-// text returns a message: a string, or the text parts of an array. One that is
+// messageText returns a message: a string, or the text parts of an array. One that is
 // not there is empty.
-func text(message json.RawMessage) (string, error) {
+func messageText(message json.RawMessage) (string, error) {
 	var s string
 	if len(message) == 0 || json.Unmarshal(message, &s) == nil {
 		return s, nil
@@ -207,14 +207,14 @@ func (s *Script) Prompts(n int) []string {
 	case n < len(s.replies):
 		return s.replies[n].prompts
 	case n == len(s.replies):
-		return s.last
+		return s.trailingPrompts
 	}
 	return nil
 }
 
-// Replies returns how many replies a session holds: the number of the reply
+// CountReplies returns how many replies a session holds: the number of the reply
 // that comes next.
-func Replies(c *conversation.State) int {
+func CountReplies(c *conversation.State) int {
 	n := 0
 	for _, m := range c.Messages {
 		if m.Reply != nil {
@@ -227,13 +227,13 @@ func Replies(c *conversation.State) int {
 // Reply gives the next reply of the trajectory, or ErrOver.
 func (s *Script) Reply(ctx context.Context, turn runner.Turn) iter.Seq2[runner.Part, error] {
 	return func(yield func(runner.Part, error) bool) {
-		n := Replies(turn.Conversation)
+		n := CountReplies(turn.Conversation)
 		if ctx.Err() != nil {
 			yield(nil, context.Cause(ctx))
 			return
 		}
 		if n >= len(s.replies) {
-			yield(nil, fmt.Errorf("speak reply %d of %d: %w", n+1, len(s.replies), ErrOver))
+			yield(nil, fmt.Errorf("speak reply %d of %d: %w", n+1, len(s.replies), ErrExhausted))
 			return
 		}
 		r := s.replies[n]

@@ -73,7 +73,7 @@ func TestASessionIsGivenTheReplyThatFollowsItsOwn(t *testing.T) {
 	if err != nil || second[0] != runner.TextPart("one\n\ntwo") {
 		t.Fatalf("reply 1 = %v, %v; want the two texts as one", second, err)
 	}
-	if _, err := reply(t, s, 3); !errors.Is(err, script.ErrOver) {
+	if _, err := reply(t, s, 3); !errors.Is(err, script.ErrExhausted) {
 		t.Fatalf("reply 3 = %v, want ErrOver", err)
 	}
 }
