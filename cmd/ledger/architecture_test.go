@@ -37,6 +37,7 @@ var importRules = map[string]importRule{
 	}},
 	"events":                       {[]string{"domain"}, nil},
 	"events/embedded":              {[]string{"events", "events/embedded/layout", "events/embedded/storedir", "events/pebblefiles"}, []string{"github.com/cockroachdb/pebble/v2"}},
+	"events/embedded/integrity":    {[]string{"events", "events/embedded/layout", "events/embedded/storedir", "events/pebblefiles"}, []string{"github.com/cockroachdb/pebble/v2"}},
 	"events/embedded/layout":       {[]string{"domain", "events", "events/pebblefiles"}, []string{"github.com/cockroachdb/pebble/v2"}},
 	"events/embedded/storedir":     {[]string{"events", "events/pebblefiles"}, []string{"github.com/cockroachdb/pebble/v2"}},
 	"events/pebblefiles":           {nil, []string{"github.com/cenkalti/backoff/v5", "github.com/cockroachdb/pebble/v2"}},
@@ -101,7 +102,7 @@ var importRules = map[string]importRule{
 		"events", "projections/calls", "registry/outputs", "domain", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
 	}, nil},
 	"cmd/ledger/maintenance": {[]string{
-		"events", "events/embedded", "events/embedded/storedir", "projections", "registry/outputs", "runner", "runner/engine", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
+		"events", "events/embedded", "events/embedded/integrity", "events/embedded/storedir", "projections", "registry/outputs", "runner", "runner/engine", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
 	}, nil},
 	"cmd/ledger":                    {[]string{"*"}, []string{"github.com/spf13/cobra", "github.com/charmbracelet/x", "github.com/dustin/go-humanize", "github.com/go-json-experiment/json", "golang.org/x/sys", "golang.org/x/term"}},
 	"projections/publish":           {[]string{"domain", "events", "projections"}, []string{"github.com/ThreeDotsLabs/watermill", "github.com/BurntSushi/toml", "github.com/cenkalti/backoff/v5", "golang.org/x/sync"}},

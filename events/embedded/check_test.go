@@ -16,16 +16,17 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/integrity"
 	"github.com/settlement-ledger/ledger/events/embedded/layout"
 	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
 // checked returns the result of a check of the folder "store".
-func checked(t testing.TB, storage vfs.FS) (CheckSummary, []Finding) {
+func checked(t testing.TB, storage vfs.FS) (integrity.Report, []integrity.Finding) {
 	t.Helper()
-	var found []Finding
-	c, err := Check(t.Context(), "store", func(f Finding) { found = append(found, f) }, CheckOptions{FS: storage})
+	var found []integrity.Finding
+	c, err := integrity.Check(t.Context(), "store", func(f integrity.Finding) { found = append(found, f) }, integrity.Options{FS: storage})
 	must(t, err)
 	return c, found
 }
@@ -284,7 +285,7 @@ func TestACheckRefusesWhatIsNoStoreOrInUse(t *testing.T) {
 	must(t, writeFile(storage, "newer/FORMAT", "settlement-ledger store, format 99\n"))
 	open(t, storage)
 	for dir, want := range map[string]error{"empty": events.ErrNotAStore, "other": events.ErrNotAStore, "newer": events.ErrNewerFormat, "store": events.ErrInUse} {
-		if _, err := Check(t.Context(), dir, func(Finding) {}, CheckOptions{FS: storage}); !errors.Is(err, want) {
+		if _, err := integrity.Check(t.Context(), dir, func(integrity.Finding) {}, integrity.Options{FS: storage}); !errors.Is(err, want) {
 			t.Errorf("Check(%s) = %v, want %v", dir, err, want)
 		}
 	}
@@ -346,8 +347,8 @@ func TestAFlippedBitIsNeverAWrongAnswer(t *testing.T) {
 		name := names[rng.IntN(len(names))]
 		at, bit := rng.IntN(len(whole[name])), rng.IntN(8)
 		clone := flipped(name, at, bit)
-		var found []Finding
-		_, err := Check(t.Context(), "store", func(f Finding) { found = append(found, f) }, CheckOptions{FS: clone})
+		var found []integrity.Finding
+		_, err := integrity.Check(t.Context(), "store", func(f integrity.Finding) { found = append(found, f) }, integrity.Options{FS: clone})
 		told := err != nil || len(found) > 0
 		right, err := answers(t, clone, truth)
 		switch {

@@ -4,12 +4,11 @@
 // the storedir.Owner to a second process. [OpenReader] opens a folder without changing it. The
 // [Durability] selects when an append is acknowledged. A store also keeps checkpoints of
 // projections, and counts its work in [Stats]. [Store.Backup] copies it while it is in
-// use, [Restore] makes a store of a [Backup], [Check] finds damage in a closed store, and
-// [Store.Compact] rewrites tables. Over vfs.NewMem it is the store of unit tests, over
+// use, [Restore] makes a store of a [Backup], and [Store.Compact] rewrites tables. Over vfs.NewMem it is the store of unit tests, over
 // vfs.NewCrashableMem that of crash tests.
 //
 // Package storedir describes the folder of a store, and package layout the keys and values
-// of the database in it. The sequence of a record is both parts of its position.
+// of the database in it; package integrity finds damage in a closed store. The sequence of a record is both parts of its position.
 //
 // # Promises
 //

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/integrity"
 )
 
 // A failingDisk is a file system that refuses operations, as a full disk does or a process
@@ -399,7 +400,7 @@ func TestStoreGoesOnAfterADiskWasFull(t *testing.T) {
 		t.Errorf("%d records are there, want %d", got, after)
 	}
 	must(t, s.Close())
-	if _, err := Check(t.Context(), filepath.Join(dir, "store"), func(f Finding) { t.Error(f) }, CheckOptions{}); err != nil {
+	if _, err := integrity.Check(t.Context(), filepath.Join(dir, "store"), func(f integrity.Finding) { t.Error(f) }, integrity.Options{}); err != nil {
 		t.Error(err)
 	}
 }

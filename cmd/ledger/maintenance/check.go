@@ -12,7 +12,7 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/events/embedded/integrity"
 	"github.com/settlement-ledger/ledger/projections"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 	"github.com/settlement-ledger/ledger/runner/engine"
@@ -97,12 +97,12 @@ func checkFolder(ctx context.Context, p *render.Printer, dir string) (*checkRepo
 	progress := p.Progress()
 	defer progress.End()
 	named := engine.NewReferencedOutputs()
-	log, err := embedded.Check(ctx, dir, func(f embedded.Finding) {
+	log, err := integrity.Check(ctx, dir, func(f integrity.Finding) {
 		c.Damages = append(c.Damages, damageRow{
 			Part: "log", File: render.OrNull(f.File), Offset: zeroBased(f.Offset), Position: render.OrNull(f.Position), Through: render.OrNull(f.Through),
 			Stream: render.OrNull(f.Stream), Revision: render.OrNull(f.Revision), Detail: f.Detail,
 		})
-	}, embedded.CheckOptions{Checkpoint: checkCheckpoint, Record: named.Add, Progress: progress.Check})
+	}, integrity.Options{Checkpoint: checkCheckpoint, Record: named.Add, Progress: progress.Check})
 	if err != nil {
 		return nil, err
 	}

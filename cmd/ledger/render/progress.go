@@ -80,7 +80,7 @@ func (p *Progress) Bytes(part string, done, total int64) {
 	p.Show(part, Bytes, done, uint64(done), uint64(total))
 }
 
-// Check updates the progress of embedded.Check, which counts bytes in the part "files" and
+// Check updates the progress of integrity.Check, which counts bytes in the part "files" and
 // records in its other parts.
 func (p *Progress) Check(part string, done, total int64) {
 	u := unit(Records)

@@ -1,0 +1,204 @@
+package integrity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/layout"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
+	"github.com/settlement-ledger/ledger/events/pebblefiles"
+)
+
+// A Finding is one damage that Check found. Unknown fields are zero.
+type Finding struct {
+	File     string          // relative to the store's folder
+	Offset   int64           // in the file, counted from 1
+	Position events.Position // of the record
+	Through  events.Position // of the last of consecutive records with the same damage
+	Stream   events.Stream
+	Revision events.Revision
+	Detail   string
+}
+
+// A Report counts the data that a check read.
+type Report struct {
+	Files       int
+	Bytes       int64 // of the files
+	Records     uint64
+	Streams     int
+	Checkpoints int
+	End         events.Position // of the last record
+	Digest      string          // events.Digest of the records; empty if a record could not be read
+	Opened      bool            // the database could be opened; if not, only its files were checked
+	Closed      bool            // the store was closed cleanly, so no records are missing at its end
+	Locked      bool            // no process could write meanwhile; false if the lock cannot be shared
+}
+
+// Options are the options of Check. The zero Options suit most callers.
+type Options struct {
+	FS         vfs.FS                                // file system of the folder; nil: the disk
+	Checkpoint func(name string, data []byte) error  // returns an error for a bad checkpoint; nil: checkpoints are only read
+	Record     func(events.Entry)                    // is called with each readable record; nil: not called
+	Progress   func(done string, bytes, total int64) // is called with a phase and its progress, in bytes of files or in records; nil: not called
+}
+
+// Check reads all data in the folder of a closed store and calls found for each damage.
+// It opens the database without changing it, if possible, and continues past damage.
+//
+// It verifies the sums of all blocks of all files, the seal of a store that was closed
+// cleanly, each record, the index against the records and the records against the index,
+// the order of positions and revisions, and checkpoints. It returns an error only if it
+// cannot check: the context ended, the folder is not a store (events.ErrNotAStore), or the
+// store has a newer format (events.ErrNewerFormat) or is open (events.ErrInUse).
+func Check(ctx context.Context, dir string, found func(Finding), c Options) (checked Report, err error) {
+	if c.FS == nil {
+		c.FS = pebblefiles.Disk
+		if dir, err = storedir.RealPath(dir); err != nil {
+			return Report{}, fmt.Errorf("check %s: %w", dir, err)
+		}
+	}
+	if c.Progress == nil {
+		c.Progress = func(string, int64, int64) {}
+	}
+	k := &check{Options: c, dir: dir, found: found, seed: maphash.MakeSeed()}
+	if err := k.run(ctx); err != nil {
+		return k.Report, fmt.Errorf("check %s: %w", dir, err)
+	}
+	return k.Report, nil
+}
+
+// A check is a Check in progress.
+type check struct {
+	Options
+	Report
+	dir     string
+	found   func(Finding)
+	damages []*pebblefiles.Damage
+	db      *pebble.DB
+	pending Finding // not reported yet: the next damage may extend it
+	lengths map[events.Stream]events.Revision
+	lost    bool // a record could not be read, so stream lengths are unknown
+	holes   map[uint64]bool
+	seed    maphash.Seed
+	records uint64 // sum of the hashes of (stream, revision, sequence) of all records
+	index   uint64 // the same sum over the index
+}
+
+// run checks the files, and then the records, the index and the checkpoints.
+func (k *check) run(ctx context.Context) error {
+	lock, err := k.lock()
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := k.checkFiles(ctx); err != nil {
+		return err
+	}
+	k.db, err = layout.OpenReadOnly(pebblefiles.ReportDamages(pebblefiles.ReadOnly(k.FS), k.damages), k.FS.PathJoin(k.dir, storedir.LogName))
+	if err != nil {
+		k.report(Finding{File: storedir.LogName, Detail: "the database cannot be opened: " + err.Error()})
+		k.flush()
+		return nil
+	}
+	k.Opened = true
+	err = k.checkRecords(ctx)
+	if err == nil {
+		err = k.checkIndex(ctx)
+	}
+	if err == nil {
+		err = k.checkOthers(ctx)
+	}
+	k.flush()
+	if closing := k.db.Close(); closing != nil && err == nil {
+		k.found(Finding{File: storedir.LogName, Detail: closing.Error()})
+	}
+	return err
+}
+
+// lock inspects the folder and takes a shared lock if possible, which excludes writers.
+func (k *check) lock() (io.Closer, error) {
+	f := &storedir.Dir{FS: k.FS, Path: k.dir}
+	err := f.Inspect()
+	if errors.Is(err, events.ErrNotAStore) && f.HoldsLog() {
+		k.report(Finding{File: storedir.FormatName, Detail: err.Error()})
+		err = nil
+	}
+	if errors.Is(err, storedir.ErrIncomplete) {
+		k.report(Finding{File: storedir.LogName, Detail: err.Error()})
+		err = nil
+	}
+	if err == nil && f.Fresh {
+		err = fmt.Errorf("%w: it has no %s file", events.ErrNotAStore, storedir.FormatName)
+	}
+	if err != nil {
+		return nil, err
+	}
+	lock, err := pebblefiles.LockShared(k.FS, f.PathOf(storedir.LockName))
+	if err != nil {
+		return nil, fmt.Errorf("%w by %s: end that first", events.ErrInUse, f.Holder())
+	}
+	if lock == nil {
+		return io.NopCloser(nil), nil
+	}
+	k.Locked = true
+	return lock, nil
+}
+
+// report reports a finding. It merges it with the pending one if that is the same damage
+// of the records before.
+func (k *check) report(f Finding) {
+	before, _ := k.pending.Through.Parts()
+	at, _ := f.Position.Parts()
+	if f.Through.IsZero() {
+		f.Through = f.Position
+	}
+	same := k.pending
+	same.Position, same.Through, same.Stream, same.Revision = f.Position, f.Through, f.Stream, f.Revision
+	if at != 0 && before+1 == at && same == f && k.pending.Stream == "" && f.Stream == "" {
+		k.pending.Through = f.Through
+		return
+	}
+	k.flush()
+	k.pending = f
+}
+
+// flush calls found with the pending finding.
+func (k *check) flush() {
+	if k.pending != (Finding{}) {
+		k.found(k.pending)
+	}
+	k.pending = Finding{}
+}
+
+// checkFiles checks all files of the database.
+func (k *check) checkFiles(ctx context.Context) error {
+	dir := k.FS.PathJoin(k.dir, storedir.LogName)
+	list, err := pebblefiles.List(k.FS, dir)
+	if err != nil {
+		k.report(Finding{File: storedir.LogName, Detail: err.Error()})
+		return nil
+	}
+	total := int64(0)
+	for _, f := range list {
+		total += f.Bytes
+	}
+	_, k.Closed = pebblefiles.Sealed(k.FS, dir)
+	for d, err := range pebblefiles.Check(ctx, k.FS, dir, func(bytes int64) {
+		k.Files++
+		k.Bytes += bytes
+		k.Progress("files", k.Bytes, total)
+	}) {
+		if err != nil {
+			return err
+		}
+		k.damages = append(k.damages, d)
+		k.report(Finding{File: storedir.LogName + "/" + d.File, Offset: d.Offset + 1, Detail: d.Why})
+	}
+	return nil
+}

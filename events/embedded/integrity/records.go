@@ -1,0 +1,150 @@
+package integrity
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/maphash"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/layout"
+	"github.com/settlement-ledger/ledger/events/embedded/storedir"
+	"github.com/settlement-ledger/ledger/events/pebblefiles"
+)
+
+// sum adds the hash of a record's stream, revision and sequence to a sum that does not
+// depend on the order.
+func (k *check) sum(to *uint64, stream events.Stream, revision events.Revision, sequence uint64) {
+	var h maphash.Hash
+	h.SetSeed(k.seed)
+	_, _ = h.WriteString(string(stream))
+	var place [16]byte
+	binary.BigEndian.PutUint64(place[:8], uint64(revision))
+	binary.BigEndian.PutUint64(place[8:], sequence)
+	_, _ = h.Write(place[:])
+	*to += h.Sum64()
+}
+
+// checkRecords reads all records in order.
+func (k *check) checkRecords(ctx context.Context) error {
+	k.lengths, k.holes = map[events.Stream]events.Revision{}, map[uint64]bool{}
+	end, err := k.end()
+	if err != nil {
+		k.report(Finding{File: storedir.LogName, Detail: "the end of the records cannot be read: " + err.Error()})
+	}
+	k.End = events.NewPosition(end, end)
+	if sealed, _ := pebblefiles.Sealed(k.FS, k.FS.PathJoin(k.dir, storedir.LogName)); sealed > end {
+		k.report(Finding{Position: events.NewPosition(end+1, end+1), Through: events.NewPosition(sealed, sealed),
+			Detail: "the record is missing, and was there when the store was closed"})
+	}
+	digest := events.NewDigest()
+	for seq := uint64(1); seq <= end; {
+		seq, err = k.readRun(ctx, seq, end, digest)
+		if err != nil {
+			return err
+		}
+	}
+	k.Records, k.Streams = digest.Count(), len(k.lengths)
+	if !k.lost && err == nil {
+		k.Digest = digest.String()
+	}
+	return nil
+}
+
+// end returns the sequence of the last record, from the records or, if they cannot be
+// read, from the seal.
+func (k *check) end() (uint64, error) {
+	it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: layout.EntryKey(0), UpperBound: layout.EntriesEnd()})
+	if err != nil {
+		return 0, err
+	}
+	end := uint64(0)
+	if it.Last() {
+		end = layout.LastUint64(it.Key())
+	}
+	err = it.Close()
+	if err != nil {
+		end, _ = pebblefiles.Sealed(k.FS, k.FS.PathJoin(k.dir, storedir.LogName))
+	}
+	return end, err
+}
+
+// readRun reads records from a sequence on, to the first unreadable one or to the end, and
+// returns the sequence at which to continue.
+func (k *check) readRun(ctx context.Context, seq, end uint64, digest *events.Digest) (uint64, error) {
+	it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: layout.EntryKey(seq), UpperBound: layout.UpperBound(end)})
+	if err != nil {
+		k.hole(seq, end, err.Error())
+		return end + 1, nil
+	}
+	ok := it.First()
+	for ; ok && seq <= end; ok = it.Next() {
+		if seq%4096 == 0 {
+			k.Progress("records", int64(seq), int64(end))
+			if err := context.Cause(ctx); err != nil {
+				return 0, errors.Join(err, it.Close())
+			}
+		}
+		if at := layout.LastUint64(it.Key()); at > seq {
+			k.hole(seq, at-1, "the record is missing")
+			seq = at
+		}
+		value, err := it.ValueAndErr()
+		if err != nil {
+			break
+		}
+		k.record(value, seq, digest)
+		seq++
+	}
+	if err := it.Close(); err != nil {
+		k.hole(seq, seq, readDetail(err))
+		return seq + 1, nil
+	}
+	if seq <= end {
+		k.hole(seq, end, "the record is missing")
+	}
+	return end + 1, nil
+}
+
+// readDetail returns the text of a read error. It is the same for each record of a block.
+func readDetail(err error) string {
+	if d, ok := errors.AsType[*pebblefiles.Damage](err); ok {
+		return "the record cannot be read: " + storedir.LogName + "/" + d.Error()
+	}
+	return "the record cannot be read: " + err.Error()
+}
+
+// hole reports records that cannot be read.
+func (k *check) hole(from, through uint64, detail string) {
+	k.lost = true
+	for seq := from; seq <= through && len(k.holes) < 1<<20; seq++ {
+		k.holes[seq] = true
+	}
+	clear(k.lengths) // streams may have grown in the hole
+	k.report(Finding{Position: events.NewPosition(from, from), Through: events.NewPosition(through, through), Detail: detail})
+}
+
+// record checks one record.
+func (k *check) record(value []byte, seq uint64, digest *events.Digest) {
+	e, err := layout.Decode(value, seq)
+	if err != nil {
+		k.hole(seq, seq, err.Error())
+		return
+	}
+	if err := e.Valid(); err != nil {
+		k.report(Finding{Position: e.Position, Stream: e.Stream, Revision: e.Revision, Detail: err.Error()})
+	}
+	length, known := k.lengths[e.Stream]
+	if (known || !k.lost) && e.Revision != length+1 {
+		k.report(Finding{Position: e.Position, Stream: e.Stream, Revision: e.Revision,
+			Detail: fmt.Sprintf("the entry of its stream before it has revision %d", length)})
+	}
+	k.lengths[e.Stream] = e.Revision
+	k.sum(&k.records, e.Stream, e.Revision, seq)
+	digest.Add(e)
+	if k.Record != nil {
+		k.Record(e)
+	}
+}
