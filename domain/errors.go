@@ -11,17 +11,30 @@ import (
 // The errors of this package. Match them with errors.Is. The package doc names
 // the functions that return them.
 var (
-	ErrBadID         = errors.New("not an ID")
-	ErrBadName       = errors.New("not a tool name")
-	ErrBadRef        = errors.New("not an output reference")
-	ErrBadTool       = errors.New("not a tool")
-	ErrBadSchema     = errors.New("schema is not supported")
-	ErrInvalidInput  = errors.New("input does not fit the schema")
+	// ErrBadID reports a text that is not an ID of the expected kind.
+	ErrBadID = errors.New("not an ID")
+	// ErrBadName reports a text that is not a valid tool name.
+	ErrBadName = errors.New("not a tool name")
+	// ErrBadRef reports a text that is not an output reference.
+	ErrBadRef = errors.New("not an output reference")
+	// ErrBadTool reports an incomplete Spec, and the use of a zero Tool or Bound.
+	ErrBadTool = errors.New("not a tool")
+	// ErrBadSchema reports a schema that is invalid or refers to another
+	// document.
+	ErrBadSchema = errors.New("schema is not supported")
+	// ErrInvalidInput is matched by the ValidationError of an input.
+	ErrInvalidInput = errors.New("input does not fit the schema")
+	// ErrInvalidOutput is matched by the ValidationError of an output.
 	ErrInvalidOutput = errors.New("output does not fit the schema")
-	ErrInterrupted   = errors.New("interrupted")
-	ErrDenied        = errors.New("permission denied")
-	ErrDeclined      = errors.New("declined")
-	ErrBadWord       = errors.New("not one of the words allowed here")
+	// ErrInterrupted is matched by every Interruption, and by the error of a run
+	// that an interruption ended.
+	ErrInterrupted = errors.New("interrupted")
+	// ErrDenied is matched by every Denied.
+	ErrDenied = errors.New("permission denied")
+	// ErrDeclined is matched by every Declined.
+	ErrDeclined = errors.New("declined")
+	// ErrBadWord reports a name or a value outside a closed set.
+	ErrBadWord = errors.New("not one of the words allowed here")
 )
 
 // A Failure is an error that a tool returns for the model to read. [Fail]
@@ -116,10 +129,14 @@ type Interruption uint8
 
 // The interruptions.
 const (
-	ByUser     Interruption = iota + 1 // a person cancelled it
-	ByShutdown                         // the process is shutting down
-	Superseded                         // another run replaced it
-	ByDeadline                         // its time ran out
+	// ByUser means that a person cancelled the call.
+	ByUser Interruption = iota + 1
+	// ByShutdown means that the process is shutting down.
+	ByShutdown
+	// Superseded means that another run replaced the run of the call.
+	Superseded
+	// ByDeadline means that the time of the call ran out.
+	ByDeadline
 )
 
 var interruptions = enumNames[Interruption]{"", "user", "shutdown", "superseded", "deadline"}

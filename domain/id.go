@@ -42,15 +42,26 @@ type ID[K IDKind] struct{ u ulid.ULID }
 
 // The IDs of this project.
 type (
-	SessionID      = ID[sessionKind]      // a session of one agent
-	MessageID      = ID[messageKind]      // a prompt or a reply in a session
-	TurnID         = ID[turnKind]         // one request to the model, with its offer and its reply
-	EventID        = ID[eventKind]        // an event; an EventStoreDB UUID bit for bit
-	RegistrationID = ID[registrationKind] // a registration: the ID of its event
-	ScopeID        = ID[scopeKind]        // a scope of registrations
-	LayerID        = ID[layerKind]        // a layer of registrations
-	ProcessID      = ID[processKind]      // one run of a program
-	PermissionID   = ID[permissionKind]   // one permission request
+	// A SessionID identifies a session of one agent.
+	SessionID = ID[sessionKind]
+	// A MessageID identifies a prompt or a reply in a session.
+	MessageID = ID[messageKind]
+	// A TurnID identifies one request to the model, with its offer and its reply.
+	TurnID = ID[turnKind]
+	// An EventID identifies an event. Its bytes are the UUID of the event in
+	// EventStoreDB.
+	EventID = ID[eventKind]
+	// A RegistrationID identifies a registration. It has the bytes of the ID of
+	// the event that recorded it.
+	RegistrationID = ID[registrationKind]
+	// A ScopeID identifies a scope of registrations.
+	ScopeID = ID[scopeKind]
+	// A LayerID identifies a layer of registrations.
+	LayerID = ID[layerKind]
+	// A ProcessID identifies one run of a program.
+	ProcessID = ID[processKind]
+	// A PermissionID identifies one permission request.
+	PermissionID = ID[permissionKind]
 )
 
 // IsZero reports whether id is the zero ID.

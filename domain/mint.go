@@ -47,13 +47,26 @@ func NewID[K IDKind](m *Mint) ID[K] {
 	return ID[K]{u}
 }
 
-// The methods below mint one ID each.
+// Session returns a new ID for a session.
+func (m *Mint) Session() SessionID { return NewID[sessionKind](m) }
 
-func (m *Mint) Session() SessionID       { return NewID[sessionKind](m) }
-func (m *Mint) Message() MessageID       { return NewID[messageKind](m) }
-func (m *Mint) Turn() TurnID             { return NewID[turnKind](m) }
-func (m *Mint) Event() EventID           { return NewID[eventKind](m) }
-func (m *Mint) Scope() ScopeID           { return NewID[scopeKind](m) }
-func (m *Mint) Layer() LayerID           { return NewID[layerKind](m) }
-func (m *Mint) Process() ProcessID       { return NewID[processKind](m) }
+// Message returns a new ID for a message.
+func (m *Mint) Message() MessageID { return NewID[messageKind](m) }
+
+// Turn returns a new ID for a turn.
+func (m *Mint) Turn() TurnID { return NewID[turnKind](m) }
+
+// Event returns a new ID for an event.
+func (m *Mint) Event() EventID { return NewID[eventKind](m) }
+
+// Scope returns a new ID for a scope.
+func (m *Mint) Scope() ScopeID { return NewID[scopeKind](m) }
+
+// Layer returns a new ID for a layer.
+func (m *Mint) Layer() LayerID { return NewID[layerKind](m) }
+
+// Process returns a new ID for a process.
+func (m *Mint) Process() ProcessID { return NewID[processKind](m) }
+
+// Permission returns a new ID for a permission request.
 func (m *Mint) Permission() PermissionID { return NewID[permissionKind](m) }

@@ -6,9 +6,12 @@ type Placement uint8
 
 // The placements, in rising precedence.
 const (
-	Application Placement = iota + 1 // the process
-	Location                         // a directory or workspace
-	PerSession                       // one session
+	// Application is the reach of the whole process.
+	Application Placement = iota + 1
+	// Location is the reach of one directory or workspace.
+	Location
+	// PerSession is the reach of one session.
+	PerSession
 )
 
 var placements = enumNames[Placement]{"", "application", "location", "session"}

@@ -10,17 +10,24 @@ import (
 
 // The kinds of preview.
 const (
-	PreviewCommand = "command" // a shell command
-	PreviewDiff    = "diff"    // a unified diff of a file
-	PreviewContent = "content" // the content of a new file
-	PreviewCall    = "call"    // the input of a call
+	// PreviewCommand is a shell command.
+	PreviewCommand = "command"
+	// PreviewDiff is a unified diff of a file.
+	PreviewDiff = "diff"
+	// PreviewContent is the content of a new file.
+	PreviewContent = "content"
+	// PreviewCall is the input of a call.
+	PreviewCall = "call"
 )
 
 // The limits of a preview, in bytes and lines. A command has a larger limit,
 // because the part left out could be the harmful one.
 const (
-	MaxPreview        = 50 << 10
-	MaxPreviewLines   = 2000
+	// MaxPreview is the limit of all previews but commands, in bytes.
+	MaxPreview = 50 << 10
+	// MaxPreviewLines is the limit of the same previews in lines.
+	MaxPreviewLines = 2000
+	// MaxCommandPreview is the limit of the preview of a command, in bytes.
 	MaxCommandPreview = 1 << 20
 )
 

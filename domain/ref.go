@@ -11,8 +11,10 @@ type Channel uint8
 
 // The channels that can be kept whole in managed storage.
 const (
-	TextChannel       Channel = iota + 1 // the text parts, joined without a separator
-	StructuredChannel                    // the encoded output
+	// TextChannel has the text parts of an output, joined without a separator.
+	TextChannel Channel = iota + 1
+	// StructuredChannel has the encoded output.
+	StructuredChannel
 )
 
 var channels = enumNames[Channel]{"", "text", "structured"}

@@ -13,8 +13,11 @@ type Effect uint8
 
 // The effects, in rising precedence for a request with several resources.
 const (
+	// Allow permits the action without a question.
 	Allow Effect = iota + 1
+	// Ask leaves the decision to a person.
 	Ask
+	// Deny refuses the action without a question.
 	Deny
 )
 

@@ -11,20 +11,39 @@ type Outcome uint8
 
 // The outcomes: a closed set.
 const (
-	Succeeded       Outcome = iota + 1 // the tool returned, and its output was kept whole
-	Failed                             // the tool chose to fail
-	UnknownTool                        // the turn offered no such name
-	Stale                              // the offered registration is no longer in effect
-	InvalidInput                       // the input does not fit the schema
-	InvalidOutput                      // the tool ran, and its output does not fit the schema
-	DeniedByRule                       // a rule refused a permission that the tool asked for
-	DeclinedByUser                     // a person refused it
-	Disabled                           // tools were disabled after the maximum number of steps
-	Interrupted                        // the call was cancelled, before or while it ran
-	Defective                          // the tool broke: an unexpected error, or a panic
-	RetentionFailed                    // the tool returned, and its output could not be kept whole
-	MediaTooLarge                      // the tool returned more media than the limit
-	Lost                               // it began, and its process died
+	// Succeeded means that the tool returned and its output was kept whole.
+	Succeeded Outcome = iota + 1
+	// Failed means that the tool returned a Failure for the model to read.
+	Failed
+	// UnknownTool means that the turn offered no tool of the name.
+	UnknownTool
+	// Stale means that the offered registration was no longer in effect.
+	Stale
+	// InvalidInput means that the input does not fit the schema. The tool did not
+	// run.
+	InvalidInput
+	// InvalidOutput means that the tool ran and its output does not fit the
+	// schema.
+	InvalidOutput
+	// DeniedByRule means that a rule refused a permission that the tool
+	// requested.
+	DeniedByRule
+	// DeclinedByUser means that a person refused a permission that the tool
+	// requested.
+	DeclinedByUser
+	// Disabled means that tools were disabled after the maximum number of steps.
+	Disabled
+	// Interrupted means that the call was cancelled, before or while it ran.
+	Interrupted
+	// Defective means that the tool broke, with an unexpected error or a panic.
+	Defective
+	// RetentionFailed means that the tool returned and its output could not be
+	// kept whole.
+	RetentionFailed
+	// MediaTooLarge means that the tool returned more media than the limit.
+	MediaTooLarge
+	// Lost means that the call began and its process died. Its outcome is unknown.
+	Lost
 )
 
 var outcomes = enumNames[Outcome]{"", "succeeded", "failed", "unknown_tool", "stale", "invalid_input", "invalid_output",

@@ -14,7 +14,9 @@ import (
 // The number of tries to record an interruption, and the pause after the first try, which
 // doubles with each further one.
 const (
+	// haltTries bounds the tries.
 	haltTries = 6
+	// haltPause is the pause after the first try.
 	haltPause = 10 * time.Millisecond
 )
 

@@ -11,7 +11,10 @@ import (
 
 // The bounds of a cycle of calls.
 const (
-	maxPeriod     = 4
+	// maxPeriod is the longest cycle, in calls, that the detector finds.
+	maxPeriod = 4
+	// DefaultRounds is the number of repetitions that make a loop where Config.Rounds is
+	// zero.
 	DefaultRounds = 3
 )
 

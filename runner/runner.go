@@ -17,15 +17,29 @@ import (
 // The errors of this package. Match them with errors.Is. The package doc and the methods
 // name the calls that return them.
 var (
-	ErrNoSession  = errors.New("session does not exist")
-	ErrImported   = errors.New("imported session cannot be continued")
+	// ErrNoSession is returned for a session without events.
+	ErrNoSession = errors.New("session does not exist")
+	// ErrImported is returned for a session that another program ran and that was
+	// imported.
+	ErrImported = errors.New("imported session cannot be continued")
+	// ErrNoProgress is returned by Run if a step appended no event, so that the same step
+	// would follow without end.
 	ErrNoProgress = errors.New("step added nothing to the log")
-	ErrBadReply   = errors.New("reply is not valid")
+	// ErrBadReply is returned by Run for a reply that breaks the rules of call IDs. The
+	// reply is recorded as refused.
+	ErrBadReply = errors.New("reply is not valid")
+	// ErrNotRunning is returned by Note for a session that is not running in this
+	// process.
 	ErrNotRunning = errors.New("session is not running")
-	ErrNotAsked   = errors.New("no reply asks for the call")
-	ErrOtherText  = errors.New("message is on record with another text")
-	ErrElsewhere  = errors.New("another process runs the session")
-	ErrBroken     = errors.New("tool has a defect, and the runner stops at defects")
+	// ErrNotAsked is returned for a call that no reply of the run contains.
+	ErrNotAsked = errors.New("no reply asks for the call")
+	// ErrOtherText is returned by Admit for a recorded message with another text.
+	ErrOtherText = errors.New("message is on record with another text")
+	// ErrElsewhere is returned by Run if another process that may be alive runs the
+	// session.
+	ErrElsewhere = errors.New("another process runs the session")
+	// ErrBroken is returned by Run after a defect, if Config.OnBroken is Stop.
+	ErrBroken = errors.New("tool has a defect, and the runner stops at defects")
 )
 
 // AllowedRules has the permission rules that allowed the requests of running calls. It is

@@ -9,8 +9,10 @@ import (
 
 // The bounds of the delay between two tries of a call, before the random variation.
 const (
+	// firstDelay is the delay after the first failure.
 	firstDelay = 10 * time.Millisecond
-	maxDelay   = 2 * time.Second
+	// maxDelay is the greatest delay.
+	maxDelay = 2 * time.Second
 )
 
 // A retryBackoff delays the tries of one call. The delay doubles with each failure up

@@ -165,9 +165,9 @@ func parseConnectionString(connectionString string, log *slog.Logger) (*esdb.Con
 	return c, nil
 }
 
-// checkPort returns an error for a host whose port is not a number from 1 to 65535,
-// of which the client would use the low 16 bits. A host without a port is valid. The
-// error does not quote the port, which can be a part of a password.
+// checkPort returns an error for a host whose port is not a number from 1 to 65535.
+// The client would use the low 16 bits of a greater number. A host without a port is
+// valid. The error does not quote the port, which can be a part of a password.
 func checkPort(host string) error {
 	host, _, _ = strings.Cut(host, "/") // the client rejects a path
 	_, port, ok := strings.Cut(host, ":")

@@ -59,7 +59,9 @@ func (i Deletion) Hides(r events.Revision, at time.Time, length events.Revision,
 
 // The types of events that hide or delete records.
 const (
-	typeMetadata  = "$metadata"
+	// typeMetadata is the type of an event in a metadata stream.
+	typeMetadata = "$metadata"
+	// typeTombstone is the type of the event that deletes a stream for good.
 	typeTombstone = "$streamDeleted"
 )
 

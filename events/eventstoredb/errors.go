@@ -14,19 +14,33 @@ import (
 // The errors of a Store that package events does not have. Match them with errors.Is.
 // The package doc gives the calls that return each of them.
 var (
-	ErrBadAddress      = errors.New("connection string is not valid")
-	ErrUnreachable     = errors.New("server does not answer")
+	// ErrBadAddress is returned for an invalid connection string, with the reason.
+	ErrBadAddress = errors.New("connection string is not valid")
+	// ErrUnreachable is returned if no node responds within the retry timeout. An
+	// append with this error stored no record.
+	ErrUnreachable = errors.New("server does not answer")
+	// ErrUnauthenticated is returned if the server rejects the credentials.
 	ErrUnauthenticated = errors.New("server does not accept the credentials")
-	ErrRefused         = errors.New("server refused the request")
-	ErrTooOld          = errors.New("server is too old to keep the promises of a store")
-	ErrPreRelease      = errors.New("server has a version that the client cannot read")
-	ErrDeleted         = errors.New("stream was deleted or truncated on the server")
-	ErrBroken          = errors.New("EventStoreDB client failed")
+	// ErrRefused is returned if the server denies a call with another status.
+	ErrRefused = errors.New("server refused the request")
+	// ErrTooOld is returned for a server version with a known fault that loses events
+	// or positions.
+	ErrTooOld = errors.New("server is too old to keep the promises of a store")
+	// ErrPreRelease is returned for a server version that the client cannot parse.
+	ErrPreRelease = errors.New("server has a version that the client cannot read")
+	// ErrDeleted ends a loop over a stream that was deleted or truncated. It comes
+	// with events.ErrDamaged.
+	ErrDeleted = errors.New("stream was deleted or truncated on the server")
+	// ErrBroken is returned for a panic of the official client.
+	ErrBroken = errors.New("EventStoreDB client failed")
 
-	// Errors of a Node that Probe found.
-	ErrTLS         = errors.New("client and server disagree about TLS")
+	// ErrTLS is the Err of a Node if one side alone uses TLS. Only Probe returns it and
+	// the next two.
+	ErrTLS = errors.New("client and server disagree about TLS")
+	// ErrCertificate is the Err of a Node whose certificate is rejected.
 	ErrCertificate = errors.New("certificate of the server is not accepted")
-	ErrForeign     = errors.New("server is not an EventStoreDB")
+	// ErrForeign is the Err of a Node that is not EventStoreDB.
+	ErrForeign = errors.New("server is not an EventStoreDB")
 )
 
 // A grpcError is an error with a status that the server or the transport set.
@@ -40,10 +54,14 @@ type grpcError interface {
 type errorClass int
 
 const (
-	retryable   errorClass = iota // the result is unknown, and a retry may succeed
-	permanent                     // a retry gives the same error
-	wrongLength                   // the stream does not have the expected length
-	notFound                      // the stream does not exist
+	// retryable: the result is unknown, and a retry may succeed.
+	retryable errorClass = iota
+	// permanent: a retry would give the same error.
+	permanent
+	// wrongLength: the stream does not have the expected length.
+	wrongLength
+	// notFound: the stream does not exist.
+	notFound
 )
 
 // classify returns the class of an error of the client, which must not be nil. It

@@ -17,7 +17,9 @@ import (
 
 // The defaults of a Config.
 const (
-	DefaultMaxAppend    = 1 << 20 // bytes; the limit of every server
+	// DefaultMaxAppend is the limit of an append in bytes that every server accepts.
+	DefaultMaxAppend = 1 << 20
+	// DefaultRetryTimeout is the retry timeout where Config.RetryTimeout is 0.
 	DefaultRetryTimeout = 10 * time.Second
 )
 

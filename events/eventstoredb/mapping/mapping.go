@@ -21,7 +21,9 @@ var ErrUnmappable = errors.New("record has no form in EventStoreDB")
 
 // The content types of data.
 const (
-	JSON   = "application/json"
+	// JSON is the content type of data that are valid JSON.
+	JSON = "application/json"
+	// Octets is the content type of all other data.
 	Octets = "application/octet-stream"
 )
 
@@ -219,8 +221,8 @@ func (f RawEvent) parse(r *events.Record) (own bool, err error) {
 	return false, nil
 }
 
-// declaredType returns the content type that the event declares, JSON or Octets. An
-// event without one declares that of its data.
+// declaredType returns the content type that the event declares, JSON or Octets. For
+// an event that declares no type it returns the type of its data.
 func (f RawEvent) declaredType() string {
 	switch f.ContentType {
 	case "":

@@ -24,8 +24,11 @@ import (
 // memory and the goroutines of a call whose client never completes its batches,
 // or sends faster than the store appends.
 const (
-	openAppends = 64 // appends that run concurrently
-	openBytes   = 4  // bytes of incomplete batches, as a multiple of Config.MaxAppend
+	// openAppends bounds the appends that run concurrently.
+	openAppends = 64
+	// openBytes bounds the bytes of incomplete batches, as a multiple of
+	// Config.MaxAppend.
+	openBytes = 4
 )
 
 // emptyPB is Google's message without fields. It is never changed.

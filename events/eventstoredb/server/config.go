@@ -18,8 +18,11 @@ import (
 
 // The limits of the protocol.
 const (
-	maxMessage       = 16_767_216 // bytes of one gRPC message, as in EventStoreDB
-	DefaultMaxAppend = 16 << 20   // bytes of one append, where Config.MaxAppend is 0
+	// maxMessage bounds one gRPC message in bytes, as in EventStoreDB.
+	maxMessage = 16_767_216
+	// DefaultMaxAppend is the limit of an append in bytes where Config.MaxAppend
+	// is 0.
+	DefaultMaxAppend = 16 << 20
 )
 
 // The sentinel errors of a server. Match them with errors.Is.

@@ -16,13 +16,18 @@ import (
 // has about 22 % of its bits set, and reports about 6 absent IDs in a million as
 // possibly present.
 const (
-	blockIDs   = 1024    // event IDs of one Bloom filter
-	filterBits = 1 << 15 // bits of one Bloom filter: 32 for each ID
-	probes     = 8       // bits that each ID sets
+	// blockIDs is the number of event IDs of one Bloom filter.
+	blockIDs = 1024
+	// filterBits is the number of bits of one Bloom filter: 32 for each ID.
+	filterBits = 1 << 15
+	// probes is the number of bits that each ID sets.
+	probes = 8
 	// indexBytes is the capacity of a server's index: IDs of about 16 million
 	// events.
 	indexBytes = 64 << 20
-	streamCost = 512 // estimated bytes of a stream in the index, in addition to its name and IDs
+	// streamCost is the estimated number of bytes of a stream in the index, in
+	// addition to its name and IDs.
+	streamCost = 512
 )
 
 // An idIndex finds event IDs in streams, so that an append without an exact

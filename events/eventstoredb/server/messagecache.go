@@ -11,8 +11,11 @@ import (
 
 // The bounds of a messageCache.
 const (
-	cacheSlots     = 256
-	maxCachedBytes = 8 << 10 // encoded bytes of one message, so at most 2 MiB in all
+	// cacheSlots is the number of entries.
+	cacheSlots = 256
+	// maxCachedBytes bounds the encoded bytes of one message, so that a cache has
+	// at most 2 MiB.
+	maxCachedBytes = 8 << 10
 )
 
 // A cachedMessage is the response for one entry. It holds the response in encoded

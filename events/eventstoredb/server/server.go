@@ -45,12 +45,19 @@ type Server struct {
 // The limits of a connection, in addition to the limits of package conns. They
 // bound the memory that one connection can make the server hold.
 const (
-	maxHeaders       = 16 << 10 // bytes of the headers of one call
-	maxStreams       = 1000     // concurrent calls of one connection
-	streamWindow     = 64 << 10 // bytes of one call that the server receives before the handler reads them
-	connWindow       = 1 << 20  // unread bytes of all calls of one connection
+	// maxHeaders bounds the headers of one call, in bytes.
+	maxHeaders = 16 << 10
+	// maxStreams bounds the concurrent calls of one connection.
+	maxStreams = 1000
+	// streamWindow bounds the bytes of one call that the server receives before
+	// the handler reads them.
+	streamWindow = 64 << 10
+	// connWindow bounds the unread bytes of all calls of one connection.
+	connWindow = 1 << 20
+	// handshakeTimeout limits the TLS and HTTP/2 handshake of a new connection.
 	handshakeTimeout = 10 * time.Second
-	idleTimeout      = 30 * time.Minute
+	// idleTimeout is the time after which a connection without a call is closed.
+	idleTimeout = 30 * time.Minute
 )
 
 // workers is the number of goroutines that run calls one after the other. Reusing

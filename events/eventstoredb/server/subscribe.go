@@ -124,8 +124,8 @@ type pushdownStore interface {
 }
 
 // startRevision returns the length of the stream after which a subscription
-// begins. The revision in a request is that of the last entry that the client
-// has, and so excludes it.
+// begins. A request names the revision of the last entry that the client has, and
+// the subscription begins with the next one.
 func (s *Server) startRevision(ctx context.Context, q *readRequest) (events.Revision, error) {
 	switch {
 	case q.from.start:

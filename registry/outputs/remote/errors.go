@@ -17,12 +17,20 @@ import (
 // The errors of this package. Match them with errors.Is. The package doc describes
 // each.
 var (
+	// ErrUnreachable reports that a node does not respond, or that the connection to it
+	// breaks. The node may have executed the request.
 	ErrUnreachable = errors.New("node cannot be reached")
-	ErrNotANode    = errors.New("server is not a ledger node that this program understands")
-	ErrDenied      = errors.New("node does not accept the credentials")
-	ErrChecksum    = errors.New("checksum mismatch in transit")
-	ErrTooLarge    = errors.New("output is larger than the node accepts")
-	ErrBadAddress  = errors.New("address of a node is not valid")
+	// ErrNotANode reports a response that is not one of this version of the protocol.
+	ErrNotANode = errors.New("server is not a ledger node that this program understands")
+	// ErrDenied reports that the node rejected the credentials or the origin of the
+	// request.
+	ErrDenied = errors.New("node does not accept the credentials")
+	// ErrChecksum reports bytes that were changed in transit, in every attempt.
+	ErrChecksum = errors.New("checksum mismatch in transit")
+	// ErrTooLarge reports a blob over ServerConfig.Limit.
+	ErrTooLarge = errors.New("output is larger than the node accepts")
+	// ErrBadAddress reports an address that Open does not accept.
+	ErrBadAddress = errors.New("address of a node is not valid")
 )
 
 // An errorCode is the name of an error on the wire, and the HTTP status of a response

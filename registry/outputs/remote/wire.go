@@ -14,13 +14,19 @@ import (
 
 // The headers and texts of the protocol, which the package doc describes.
 const (
+	// protocol is the version of the protocol.
 	protocol = "1"
 
+	// protocolHeader has the version, in each response of a node.
 	protocolHeader = "Ledger-Outputs"
+	// retainedHeader has the metadata of a blob.
 	retainedHeader = "Ledger-Retained"
-	mimeHeader     = "Ledger-Media-Type"
-	errorHeader    = "Ledger-Error"
-	digestHeader   = "Content-Digest"
+	// mimeHeader has the media type of an upload, percent-encoded.
+	mimeHeader = "Ledger-Media-Type"
+	// errorHeader has the encoded error of a response.
+	errorHeader = "Ledger-Error"
+	// digestHeader has the digest of the bytes in a body. In an upload it is a trailer.
+	digestHeader = "Content-Digest"
 
 	// pageSize is the greatest length in bytes of a range with a digest, and the size
 	// of the reader's buffer.

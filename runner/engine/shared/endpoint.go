@@ -29,9 +29,14 @@ const (
 // The errors of reading an endpoint and of calling the process there. Match them with
 // errors.Is.
 var (
-	ErrNoEndpoint  = errors.New("no process serves the folder")
+	// ErrNoEndpoint reports a folder without an endpoint file.
+	ErrNoEndpoint = errors.New("no process serves the folder")
+	// ErrBadEndpoint reports an endpoint file that is invalid, or that its owner
+	// cannot have written.
 	ErrBadEndpoint = errors.New("endpoint file is not valid")
-	ErrNoResponse  = errors.New("process that serves the folder does not answer")
+	// ErrNoResponse reports that the process at an endpoint does not respond, or that
+	// another process has replaced it.
+	ErrNoResponse = errors.New("process that serves the folder does not answer")
 )
 
 // An Endpoint is the address of a holder, with its credentials, for processes of the

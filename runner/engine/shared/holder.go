@@ -72,12 +72,18 @@ type HolderConfig struct {
 // outputsPath need the password in each request; package remote checks it below
 // outputsPath.
 const (
-	heartbeatPath  = "/alive"
+	// heartbeatPath serves a stream of heartbeats.
+	heartbeatPath = "/alive"
+	// checkpointPath serves GET and PUT of the checkpoint whose name follows.
 	checkpointPath = "/checkpoints/"
-	syncPath       = "/sync"
-	backupPath     = "/backup"
-	yieldPath      = "/yield"
-	outputsPath    = "/v1/"
+	// syncPath serves POST of a sync.
+	syncPath = "/sync"
+	// backupPath serves POST of a backupRequest.
+	backupPath = "/backup"
+	// yieldPath serves POST of a request to give the folder up.
+	yieldPath = "/yield"
+	// outputsPath serves the paths of package remote.
+	outputsPath = "/v1/"
 )
 
 // maxCheckpoint is the greatest size in bytes of a checkpoint.

@@ -32,8 +32,11 @@ type Identity struct {
 // The validity of a certificate. Clients pin the certificate, so its expiry adds no
 // security. It is as long as common TLS clients accept, since a holder may run long.
 const (
-	validBefore = 24 * time.Hour // for clocks that are set back
-	validAfter  = 2 * 365 * 24 * time.Hour
+	// validBefore is the time before now from which on the certificate is valid, for
+	// clocks that are set back.
+	validBefore = 24 * time.Hour
+	// validAfter is the time after now until which the certificate is valid.
+	validAfter = 2 * 365 * 24 * time.Hour
 )
 
 // NewIdentity generates a key, a self-signed certificate for the loopback addresses of

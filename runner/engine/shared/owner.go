@@ -83,8 +83,8 @@ func (s *UnresponsiveError) Is(target error) bool {
 	return target == ErrUnresponsive || target == events.ErrInUse
 }
 
-// currentWait describes the process that has the lock of a folder now, according to
-// the owner file.
+// currentWait returns a description of the process that has the lock of a folder now,
+// according to the owner file.
 func currentWait(dir string) LockWait {
 	o, _ := readOwner(dir)
 	host, err := os.Hostname()

@@ -207,8 +207,10 @@ func (s *Store) goUnlessClosed(do func()) {
 
 // The pauses between two attempts grow from the first to the last.
 const (
+	// firstPause is the pause after the first attempt.
 	firstPause = 5 * time.Millisecond
-	lastPause  = 100 * time.Millisecond
+	// lastPause is the greatest pause.
+	lastPause = 100 * time.Millisecond
 	// exclusiveWait is how long Open waits for a process that does not share the folder
 	// and that may end soon, such as a check.
 	exclusiveWait = time.Second

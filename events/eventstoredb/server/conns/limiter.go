@@ -14,9 +14,12 @@ import (
 
 // The limits that a zero Config sets.
 const (
-	DefaultMax             = 4096
+	// DefaultMax is the limit of all connections.
+	DefaultMax = 4096
+	// DefaultUnauthenticated is the limit of unauthenticated connections.
 	DefaultUnauthenticated = 512
-	DefaultGrace           = 20 * time.Second
+	// DefaultGrace is the time until a connection must be authenticated.
+	DefaultGrace = 20 * time.Second
 )
 
 // A Config sets the limits of a Limiter.

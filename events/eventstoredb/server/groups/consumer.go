@@ -173,10 +173,14 @@ type NackAction int
 
 // The actions.
 const (
-	Retry NackAction = iota + 1 // deliver the entry again
-	Park                        // park the entry
-	Skip                        // settle the entry
-	Stop                        // end the consumer, and deliver its entries to others
+	// Retry delivers the entry again, or parks it after MaxRetries redeliveries.
+	Retry NackAction = iota + 1
+	// Park parks the entry: it is recorded as a dead letter.
+	Park
+	// Skip settles the entry, as an acknowledgement does.
+	Skip
+	// Stop ends the consumer and delivers its entries to others.
+	Stop
 )
 
 // Ack acknowledges entries. It ignores IDs of entries that the consumer does not

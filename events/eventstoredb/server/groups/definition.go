@@ -11,12 +11,21 @@ import (
 
 // The sentinel errors of groups. Match them with errors.Is.
 var (
-	ErrExists   = errors.New("the group exists already")
+	// ErrExists is returned by Create for the key of an existing group.
+	ErrExists = errors.New("the group exists already")
+	// ErrNotFound is returned for a key without a group.
 	ErrNotFound = errors.New("the group does not exist")
-	ErrFull     = errors.New("the group has its maximal number of consumers")
+	// ErrFull is returned by Join if the group has Settings.MaxConsumers
+	// consumers.
+	ErrFull = errors.New("the group has its maximal number of consumers")
+	// ErrBadGroup is returned for an invalid definition, filter or settings, with
+	// the reason.
 	ErrBadGroup = errors.New("invalid group")
-	ErrDeleted  = errors.New("the group was deleted")
-	ErrStopped  = errors.New("the group stopped")
+	// ErrDeleted ends the consumers of a deleted group.
+	ErrDeleted = errors.New("the group was deleted")
+	// ErrStopped ends the consumers of a group that an error of the store or a
+	// shutdown stopped. It wraps the error of the store.
+	ErrStopped = errors.New("the group stopped")
 )
 
 // Category is the category of the streams that record groups: the part of their
@@ -56,10 +65,17 @@ type Strategy string
 
 // The strategies, with the names that EventStoreDB gives them.
 const (
-	RoundRobin          Strategy = "RoundRobin"          // the consumers in turn
-	DispatchToSingle    Strategy = "DispatchToSingle"    // the first consumer that joined and has free capacity
-	Pinned              Strategy = "Pinned"              // one consumer for all entries of a stream
-	PinnedByCorrelation Strategy = "PinnedByCorrelation" // one consumer for all entries with the same $correlationId
+	// RoundRobin delivers to the consumers in turn.
+	RoundRobin Strategy = "RoundRobin"
+	// DispatchToSingle delivers to the first consumer that joined and has free
+	// capacity.
+	DispatchToSingle Strategy = "DispatchToSingle"
+	// Pinned delivers all entries of a stream to one consumer, while the
+	// consumers stay the same.
+	Pinned Strategy = "Pinned"
+	// PinnedByCorrelation delivers all entries with the same $correlationId to
+	// one consumer.
+	PinnedByCorrelation Strategy = "PinnedByCorrelation"
 )
 
 // Settings configure the delivery of a group.

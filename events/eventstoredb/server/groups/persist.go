@@ -11,9 +11,15 @@ import (
 
 // The times of the persister.
 const (
-	retryDelay            = time.Second      // between attempts of an append that may have been written
-	appendTimeout         = 10 * time.Second // of appends and checkpoints, because callers and Close wait for them
-	minCheckpointInterval = time.Second / 10 // each checkpoint waits for a sync to disk
+	// retryDelay is the time between two attempts of an append that may have been
+	// written.
+	retryDelay = time.Second
+	// appendTimeout limits appends and checkpoints, because callers and Close
+	// wait for them.
+	appendTimeout = 10 * time.Second
+	// minCheckpointInterval is the shortest time between two checkpoints, each of
+	// which waits for a sync to disk.
+	minCheckpointInterval = time.Second / 10
 )
 
 // A recordBatch is the work of one round of the persister: records to append, and

@@ -10,12 +10,19 @@ import (
 
 // The kinds of records in a group's stream. All have version 1.
 const (
-	kindCreated      = "GroupCreated"      // data: Definition
-	kindUpdated      = "GroupUpdated"      // data: Settings
-	kindDeleted      = "GroupDeleted"      // data: {}
-	kindCheckpointed = "GroupCheckpointed" // data: Cursor; earlier releases wrote it, now it is only read
-	kindParked       = "EntryParked"       // data: ParkedEntry
-	kindReleased     = "EntryReleased"     // data: ParkedEntry without a reason
+	// kindCreated has a Definition as its data. It begins a new group.
+	kindCreated = "GroupCreated"
+	// kindUpdated has Settings as its data.
+	kindUpdated = "GroupUpdated"
+	// kindDeleted has an empty object as its data.
+	kindDeleted = "GroupDeleted"
+	// kindCheckpointed has a Cursor as its data. Earlier releases wrote it; this
+	// one only reads it.
+	kindCheckpointed = "GroupCheckpointed"
+	// kindParked has a ParkedEntry as its data.
+	kindParked = "EntryParked"
+	// kindReleased has a ParkedEntry without a reason as its data.
+	kindReleased = "EntryReleased"
 )
 
 // A ParkedEntry is a dead letter: the identity of a parked entry, and the reason
