@@ -27,7 +27,7 @@ type Mint struct {
 // entropy. The Mint owns entropy from then on.
 func NewMint(now func() time.Time, entropy io.Reader) *Mint {
 	m := &Mint{now: now}
-	m.mu.entropy = ulid.Monotonic(entropy, 1) // by one: a random step is drawn until it fits, so it may never come
+	m.mu.entropy = ulid.Monotonic(entropy, 1) // increment by one: ulid draws a random increment until it fits, which may never happen
 	return m
 }
 

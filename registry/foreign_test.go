@@ -202,7 +202,7 @@ func TestForeignCodeThatBreaksLeavesOneEnd(t *testing.T) {
 				if got.Outcome != want || got.Began != s.began || got.ToolResult().Type() != "error" {
 					t.Errorf("the call ended %v %q, began %t, want %v, %t", got.Outcome, got.Text, got.Began, want, s.began)
 				}
-				again := w.settle(m, "d", "a", `{}`) // the registry goes on
+				again := w.settle(m, "d", "a", `{}`) // the registry continues to settle calls
 				if again.Outcome != want {
 					t.Errorf("the next call ended %v, want %v", again.Outcome, want)
 				}

@@ -21,7 +21,7 @@ func (s *callExec) record(ctx context.Context, id domain.EventID, end domain.Set
 	d := s.draft(end)
 	err := s.journal.Settle(ctx, d)
 	if errors.Is(err, events.ErrTooLarge) && end.Input != nil && !s.start.IsZero() {
-		end.Input = nil // the start has it
+		end.Input = nil // the recorded start has the input
 		err = s.journal.Settle(ctx, s.draft(end))
 	}
 	if errors.Is(err, events.ErrBadRecord) {

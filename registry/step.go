@@ -64,7 +64,7 @@ func await[T any](ctx, until context.Context, s *callExec, st foreignStep, do fu
 	case <-until.Done():
 	}
 	select {
-	case r := <-passed: // it returned as the grace period ended
+	case r := <-passed: // the step returned just as the grace period ended
 		return r
 	default:
 		return stepEnded[T](st.interrupted(domain.InterruptionOf(context.Cause(ctx))))

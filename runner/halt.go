@@ -78,7 +78,7 @@ func (c *runState) tryHalt(ctx context.Context, note events.SessionInterrupted, 
 		return err
 	}
 	if !c.halted.IsZero() && c.session.Last == c.halted {
-		return nil // the append of an earlier try is on record after all
+		return nil // an earlier try did append the interruption
 	}
 	c.journal.writer.Resume()
 	begun, waiting := open(c.session)

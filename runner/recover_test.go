@@ -130,7 +130,7 @@ func elsewhere(living *program) func(context.Context, []domain.LayerID) (domain.
 	}
 }
 
-// ask puts a session where its calls were asked for and none has begun.
+// ask brings a session into the state in which a reply has calls and no call has begun.
 func (p *program) ask(session domain.SessionID, disabled bool, hidden bool, calls ...domain.Call) {
 	p.t.Helper()
 	mint := p.ledger.Mint()

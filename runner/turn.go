@@ -173,6 +173,6 @@ func asJSON(input json.RawMessage) json.RawMessage {
 	if json.Valid(input) {
 		return input
 	}
-	text, _ := json.Marshal(string(input)) // a string has JSON
+	text, _ := json.Marshal(string(input)) // encoding a string never fails
 	return text
 }

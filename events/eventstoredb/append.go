@@ -37,7 +37,7 @@ func (s *Store) Append(ctx context.Context, stream events.Stream, after events.R
 	a.concurrent = s.inFlight.add(stream)
 	defer s.inFlight.remove(stream, a.concurrent)
 	if a.knownEnd, a.endKnown = s.knownEnd(); after > math.MaxInt64-events.Revision(len(records)) {
-		return &events.Conflict{Stream: stream, After: after} // beyond the longest stream that a server has
+		return &events.Conflict{Stream: stream, After: after} // no server has a stream of this length
 	}
 	err = a.run(ctx)
 	if err != nil && !errors.Is(err, events.ErrConflict) && !errors.Is(err, events.ErrClosed) {
@@ -161,7 +161,7 @@ func (a *appendOp) run(ctx context.Context) error {
 			return err
 		}
 		timeout := a.store.retryTimeout
-		if a.mayBeStored || a.silentEnds > 0 { // classify ends the tries without a status
+		if a.mayBeStored || a.silentEnds > 0 { // classify limits the tries that end without a status
 			timeout = 0
 		}
 		if err := p.wait(ctx, err, timeout); err != nil {

@@ -71,7 +71,7 @@ func (g *connector) awaitReconnect() {
 func (g *connector) forwardLog(level esdb.LogLevel, format string, args []any) {
 	slogLevel := slog.LevelDebug
 	switch level {
-	case esdb.LogWarn, esdb.LogError: // every error comes back to a call as well
+	case esdb.LogWarn, esdb.LogError: // a call returns every such error as well
 		slogLevel = slog.LevelInfo
 	}
 	if g.log.Enabled(g.closed, slogLevel) {

@@ -125,7 +125,7 @@ func parseConnectionString(connectionString string, log *slog.Logger) (*esdb.Con
 		case "connectionname": // the client does not know it
 			values.Del(name)
 		case "keepaliveinterval": // the client warns of a short one on standard error
-			n, _ := strconv.Atoi(values.Get(name)) // check accepted it
+			n, _ := strconv.Atoi(values.Get(name)) // check has accepted the value
 			interval = max(time.Duration(n)*time.Millisecond, -1)
 			values.Del(name)
 		}

@@ -45,7 +45,7 @@ func TestDeletionsAreFound(t *testing.T) {
 		set("us.c-1", `{"$acl":{"$r":"ops"}}`, 30), set("us.c-2", `no JSON`, 31), set("us.c-3", `{"$maxCount":0}`, 32),
 		set("them.d-1", `{"$maxCount":1}`, 40), set("d-1", `{"$maxCount":1}`, 41),
 		recordedEvent("us.e-1", "$streamDeleted", "", 1<<63-1, 50), set("us.e-1", `{}`, 51),
-		recordedEvent("us.f-1", "$metadata", "", 0, 60), // somebody's own, in the stream itself
+		recordedEvent("us.f-1", "$metadata", "", 0, 60), // a foreign event of that type in the stream itself
 	)}
 	s, err := eventstoredb.Open(t.Context(), at.serve(t), eventstoredb.Config{Namespace: "us."})
 	if err != nil {

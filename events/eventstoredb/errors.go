@@ -82,7 +82,7 @@ func classify(err error) (errorClass, error) {
 		case esdb.ErrorCodeResourceNotFound:
 			if _, answered := errors.AsType[grpcError](err); !answered {
 				return notFound, err
-			} // a node without a leader answers with this status
+			} // a node without a leader responds with this status too, which is retryable
 		case esdb.ErrorCodeStreamDeleted:
 			return permanent, fmt.Errorf("%w: %w", events.ErrDamaged, ErrDeleted)
 		}

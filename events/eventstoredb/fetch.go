@@ -192,7 +192,7 @@ func subscribeAll(after events.Position, filter *esdb.SubscriptionFilter) fetchF
 		if err != nil {
 			return err
 		}
-		defer func() { _ = sub.Close() }() // it returns nil
+		defer func() { _ = sub.Close() }() // Close returns nil
 		call.opened()
 		for {
 			got := sub.Recv()

@@ -189,7 +189,7 @@ func (f *logFollower) handle(ctx context.Context, m serverMessage) error {
 	at := positionOf(m.event.Position)
 	stream, ours := f.store.ledgerStreamOf(m.event)
 	if at.Compare(f.seen) <= 0 {
-		return nil // it was sent before
+		return nil // an earlier subscription delivered it
 	}
 	f.seen, f.checkEnd = at, true
 	if !ours {

@@ -159,7 +159,7 @@ func TestServerThatComparesIDsAloneIsNotBelieved(t *testing.T) {
 func TestUncertainAppendOutlastsTheRetryTimeout(t *testing.T) {
 	t.Parallel()
 	at := &idServer{}
-	s := at.open(t) // with the patience of a tenth of a second
+	s := at.open(t) // with a retry timeout of a tenth of a second
 	at.before = func(n int) error {
 		if n < 7 {
 			return status.Error(codes.Internal, "nobody knows")

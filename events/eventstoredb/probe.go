@@ -190,7 +190,7 @@ func (v ProbeConfig) dialAll(ctx context.Context, host, port string) ([]DialResu
 			started := time.Now()
 			conn, err := v.dial(ctx, d.Address)
 			if d.Took, d.Err = time.Since(started), err; err == nil {
-				_ = conn.Close() // opened only to see that it can be
+				_ = conn.Close() // the dial only tests the address
 			}
 			dials[i] = d
 		})

@@ -116,7 +116,7 @@ func (c *sharedClient) isDead() bool {
 func (c *sharedClient) closeLocked() {
 	if c.mu.retired && (c.mu.calls == 0 || c.mu.dead) && !c.mu.closed {
 		c.mu.closed = true
-		_ = c.inner.Close() // it returns nil
+		_ = c.inner.Close() // Close returns nil
 	}
 }
 

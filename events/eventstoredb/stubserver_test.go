@@ -448,7 +448,7 @@ func TestEventsOfOtherWritersAreYielded(t *testing.T) {
 	s := (&stubServer{onRead: respondWith(
 		dangling,
 		recordedEvent("links", "$>", `{"$v":"1:-1:1:4"}`, 0, 10),
-		recordedEvent("session-2", "$streamDeleted", "", 0, 11), // which is somebody's event
+		recordedEvent("session-2", "$streamDeleted", "", 0, 11), // a foreign event of that type, and no tombstone
 		recordedEvent("SESSION", " Kind\n", "\x00", 0, 12),
 		recordedEvent("session-", "Ω", "[]", 0, 13),
 		recordedEvent("session-1", "$streamDeleted", "", 1<<63-1, 14),

@@ -11,13 +11,14 @@
 //
 //	{"$ledger":{"v":1,"t":"2026-01-02T03:04:05.000006Z"},"$correlationId":"ses_…"}
 //
-// v is the version and t the time in UTC. Metadata that are not a JSON object, or have
-// a member $ledger of their own, are the base64 text m of $ledger, which is then the
-// only member. Empty metadata are an empty m.
+// v is the version and t the time in UTC. Metadata of a record that are not a JSON
+// object, or that have a member $ledger themselves, become the base64 text m in
+// $ledger, which is then the only member. For empty metadata, m is the empty text.
 //
-// Other programs declare the content type of their events as JSON or not. If the data
-// do not show the declared type, such as the bytes 42 declared as octets, the metadata
-// of the record have a $ledger with the member c alone:
+// Other programs declare the content type of their events as JSON or not. If the
+// declared type differs from the type that the data show, for example octets for the
+// bytes 42, which are JSON, the metadata of the record have a $ledger with the member c
+// alone:
 //
 //	{"$ledger":{"c":"application/octet-stream"},"by":"them"}
 //

@@ -76,7 +76,7 @@ func call(t *testing.T, conn *grpc.ClientConn, method string, sent ...[]byte) (c
 				t.Fatal(err)
 			}
 			if r.GetCaughtUp() != nil {
-				return came + 1, nil // it would go on for ever
+				return came + 1, nil // a subscription has no end
 			}
 		}
 	}

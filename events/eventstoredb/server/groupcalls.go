@@ -351,7 +351,7 @@ func (s *persistentService) ReplayParked(ctx context.Context, req *persistent.Re
 	if err != nil {
 		return nil, groupStatus(ctx, key, err)
 	}
-	limit := 0 // all
+	limit := 0 // 0: all
 	switch stop := o.GetStopAtOption().(type) {
 	case *persistent.ReplayParkedReq_Options_NoLimit:
 	case *persistent.ReplayParkedReq_Options_StopAt:

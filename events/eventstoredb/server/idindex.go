@@ -136,7 +136,7 @@ func (x *idIndex) count(s *streamIDs) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	element, ok := x.mu.byStream[s.stream]
-	if !ok || element.Value.(*streamIDs) != s { // it was evicted
+	if !ok || element.Value.(*streamIDs) != s { // s was evicted
 		return
 	}
 	x.mu.bytes += cost - s.cost

@@ -203,7 +203,7 @@ func (c *Client) attempt(ctx context.Context, q request, use func(http.Header, i
 	}
 	response, err := c.transport.RoundTrip(r)
 	if q.body != nil {
-		defer q.body.detach() // the transport may still be reading
+		defer q.body.detach() // the transport may still be reading the body
 	}
 	if err != nil {
 		return c.unreachable(ctx, attempt, err)

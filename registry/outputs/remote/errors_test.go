@@ -92,7 +92,7 @@ func TestNodeThatCannotBeHadIsAnError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			config := patient
-			if name == "silence" { // each call waits for the whole of the patience
+			if name == "silence" { // each call waits until the idle timeout
 				config = quick
 			}
 			c := clientOf(t, at.address, config)
@@ -141,7 +141,7 @@ func TestContextEndsEveryCallAtOnce(t *testing.T) {
 	defer stop()
 	begun := time.Now()
 	callEach(ctx)
-	if took := time.Since(begun); took > 10*time.Second { // the patience is 15 s
+	if took := time.Since(begun); took > 10*time.Second { // the idle timeout is 15 s
 		t.Errorf("the calls took %v after their context ended", took)
 	}
 	if n != 2*calls {

@@ -99,7 +99,7 @@ func (k *keepOperation) attempt(ctx context.Context) (retained domain.Retained, 
 		k.complete = &complete
 	}
 	switch {
-	case readErr != nil: // of r
+	case readErr != nil: // an error of the caller's reader
 		return domain.Retained{}, readErr
 	case err == nil && (k.complete == nil || retained != *k.complete):
 		return domain.Retained{}, fmt.Errorf("node %s: %w: it kept %d bytes with SHA-256 %s", k.client.address, ErrChecksum, retained.Bytes, retained.SHA256)
@@ -185,7 +185,7 @@ func (o *requestBody) Read(p []byte) (int, error) {
 	}
 	o.started = true
 	n, err := o.mu.r.Read(p)
-	_, _ = o.count.Write(p[:n]) // it never fails
+	_, _ = o.count.Write(p[:n]) // Write of a Digester never fails
 	if o.mu.empty++; n > 0 {
 		o.mu.empty = 0
 	}

@@ -186,14 +186,14 @@ func (n *Nodes) notFound(location Location, failures []error, damageErr error) e
 	case damageErr != nil:
 		return fmt.Errorf("it was settled by %s: %w", location, damageErr)
 	case n.config.Colocated && (location.Process.InStore || location.Process.Until.IsZero()):
-		// The process that settled it wrote to this very store.
+		// The process that settled the call wrote to this store.
 		return fmt.Errorf("%w, where it was kept by %s", outputs.ErrNotFound, location)
 	case len(failures) > 0:
 		return fmt.Errorf("it was settled by %s: %w: start ledger serve there, or copy its outputs here", location, joinedErrors(failures))
 	case location.Process.Address != "":
 		return fmt.Errorf("%w, neither here nor where it was settled, by %s", outputs.ErrNotFound, location)
 	}
-	// Later processes of its host answered, but they may have another store.
+	// Later processes of its host responded, but they may have another store.
 	return fmt.Errorf("it was settled by %s, which registered no address: %w: start ledger serve there, or copy its outputs here", location, ErrUnreachable)
 }
 

@@ -324,7 +324,7 @@ func (in *uploadBody) Read(p []byte) (int, error) {
 	in.started = true
 	_ = in.control.SetReadDeadline(time.Now().Add(in.timeout)) // a connection without deadlines works as well
 	n, err := in.request.Body.Read(p)
-	_, _ = in.count.Write(p[:n]) // it never fails
+	_, _ = in.count.Write(p[:n]) // Write of a Digester never fails
 	if in.limit > 0 && in.count.Bytes() > in.limit {
 		return 0, fmt.Errorf("%w: the limit is %d bytes", ErrTooLarge, in.limit)
 	}
@@ -342,8 +342,8 @@ func (in *uploadBody) Read(p []byte) (int, error) {
 // connection that is closed with unread data is reset, and the client might lose the
 // response.
 func (in *uploadBody) reject(w http.ResponseWriter, err error) {
-	_ = in.control.EnableFullDuplex() // a connection that has it anyway says no
-	if in.request.ProtoMajor == 1 {   // the connections of HTTP/2 have other requests
+	_ = in.control.EnableFullDuplex() // HTTP/2 is full duplex and returns an error
+	if in.request.ProtoMajor == 1 {   // a connection of HTTP/2 has other requests too
 		w.Header().Set("Connection", "close")
 	}
 	writeError(w, err)

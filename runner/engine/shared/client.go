@@ -93,7 +93,7 @@ func (c *Client) Do(ctx context.Context, method, path string, body []byte) ([]by
 		return nil, fmt.Errorf("%w: %w", ErrNoResponse, err)
 	case response.StatusCode == http.StatusNotFound:
 		return nil, nil
-	case response.StatusCode == http.StatusUnauthorized: // of an endpoint that another process has replaced
+	case response.StatusCode == http.StatusUnauthorized: // another process has replaced the endpoint
 		return nil, fmt.Errorf("%w: it does not accept the password", ErrNoResponse)
 	case response.StatusCode >= http.StatusBadRequest:
 		return nil, fmt.Errorf("%s: %s", response.Status, strings.TrimSpace(string(text)))

@@ -243,7 +243,7 @@ func (s *Holder) Close(ctx context.Context) error {
 	if s.web != nil {
 		both.Go(func() {
 			if s.web.Shutdown(ctx) != nil {
-				_ = s.web.Close() // of calls that are cut off
+				_ = s.web.Close() // the error is that of calls that are cut off
 			}
 		})
 	}
@@ -349,7 +349,7 @@ func (s *Holder) checkpoint(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no such checkpoint", http.StatusNotFound)
 	default:
 		w.Header().Set("Content-Type", "application/octet-stream")
-		_, _ = w.Write(data) // a client that is gone needs no answer
+		_, _ = w.Write(data) // a client that is gone needs no response
 	}
 }
 
@@ -404,7 +404,7 @@ func (s *Holder) backup(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(text) // a client that is gone needs no answer
+	_, _ = w.Write(text) // a client that is gone needs no response
 }
 
 // SetProcess sets the ID of this process in the endpoint, once its start is on record,

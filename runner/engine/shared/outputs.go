@@ -121,7 +121,7 @@ func (m *failoverReader) openOn(b *backend) error {
 		opened, m.mu.output, m.mu.backend = m.mu.output, opened, b
 	}
 	if opened != nil {
-		_ = opened.Close() // that of a lost backend, or one too many
+		_ = opened.Close() // the reader of a lost backend, or a second one at this backend
 	}
 	return err
 }

@@ -255,7 +255,7 @@ func TestOneOfManyHolds(t *testing.T) {
 	}
 	for len(stores) > 0 {
 		i := slices.IndexFunc(stores, (*shared.Store).Holds)
-		if i < 0 { // one that was a client takes over as soon as it is asked
+		if i < 0 { // a client takes over at its next operation
 			if _, err := stores[0].LoadCheckpoint(t.Context(), "x"); err != nil {
 				t.Fatal(err)
 			}

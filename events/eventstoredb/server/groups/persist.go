@@ -114,7 +114,7 @@ func (g *Group) nextBatch(closing bool) *recordBatch {
 func (b *recordBatch) add(g *Group, kind string, data any) {
 	r, err := g.groups.record(kind, data)
 	if err != nil {
-		panic(fmt.Sprintf("groups: %v", err)) // the types always encode
+		panic(fmt.Sprintf("groups: %v", err)) // the types of this package always encode
 	}
 	b.records = append(b.records, r)
 }
