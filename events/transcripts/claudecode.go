@@ -489,16 +489,16 @@ func (f *sessionFile) hasForeignLines() bool {
 	return f.report.Records > 0 || len(refused) > 1 || len(refused) == 1 && !strings.HasPrefix(refused[0].Reason, "torn")
 }
 
-// sessionID derives the ID of a session from its name in the format and the time at
-// which it begins. [Transcript.useStoredIDs] replaces it if the session is on record
-// with another time.
+// sessionID derives the ID of a session from its source name, its agent and the time
+// at which it begins. [Transcript.useStoredIDs] replaces the ID if the session is on
+// record with another time.
 func (f *sessionFile) sessionID(key sessionKey, at time.Time) domain.SessionID {
 	return deriveID[domain.SessionID](domain.IDFromBytes, at, claudeCode, f.sourceName(key), key.agent, "session")
 }
 
-// sourceName returns the session ID of the format, or the digest of the first record
-// for a file without one. It escapes slashes, because a slash separates it from the
-// name of a sub-agent.
+// sourceName returns the session ID in the records of a session. If they have none,
+// it returns the digest of the file's first record. It escapes slashes, because
+// sourceOf puts a slash before the name of a sub-agent.
 func (f *sessionFile) sourceName(key sessionKey) string {
 	if key.session == "" {
 		return fmt.Sprintf("sha256:%x", f.firstDigest)
@@ -506,8 +506,8 @@ func (f *sessionFile) sourceName(key sessionKey) string {
 	return strings.NewReplacer("%", "%25", "/", "%2F").Replace(key.session)
 }
 
-// sourceOf returns the name of a session or sub-agent in the format, as the origin of
-// the session records it: SESSION or SESSION/AGENT.
+// sourceOf returns the source that the origin of a session on record names: the
+// sourceName, followed by a slash and the name of the agent for a sub-agent.
 func (f *sessionFile) sourceOf(key sessionKey) string {
 	if key.agent == "" {
 		return f.sourceName(key)

@@ -7,16 +7,20 @@
 // lines, cut texts and ignored records. An [Importer] appends the events that a ledger
 // does not have yet.
 //
-// A session is named by the session ID of its records. A fork is a session that begins
-// with copies of another session's records; a copied record that names its origin
-// belongs to the origin, so two files of one session complete each other. A session
-// that continues another is a session of its own, with the setting "continues". A
-// sub-agent is an agent that a call of the session started. Its records, whether in the
-// file of the session, in a file of their own or in progress records of that call, form
-// one session, whose parent is the session of the call. Lines with one message ID form
-// one reply, whose tokens count once. A line with the uuid and message of an earlier
-// line is ignored. A call is identified by its reply and its call ID, because the
-// format reuses call IDs.
+// The records of a file are assigned to sessions, replies and calls as follows:
+//
+//   - A session is named by the session ID of its records. A session that continues
+//     another is a session of its own, with the setting "continues".
+//   - A fork is a session that begins with copies of another session's records. A
+//     copied record that names the session in which it was written belongs to that
+//     session. Two files with parts of one session therefore complete each other.
+//   - A sub-agent is an agent that a call of the session started. Its records form one
+//     session, whose parent is the session of the call. They can be in the file of the
+//     parent session, in a file of their own or in progress records of the call.
+//   - Lines with one message ID form one reply, whose tokens count once. A line with
+//     the uuid and message of an earlier line is ignored.
+//   - A call is identified by its reply and its call ID, because the format reuses call
+//     IDs.
 //
 // The file does not say which tools a turn offered: each tool is recorded as observed,
 // by its name, in a layer of the session, and each turn offers the tools that it
@@ -45,8 +49,9 @@
 //     limit by its line. A text over the limit does not affect other texts.
 //   - A sub-agent finds its parent, also if its file is imported first.
 //   - A model or location that an opening event lacks is recorded once a file has it.
-//   - Output that the other agent stored elsewhere is recorded as the text of the
-//     file, and the detail says where the rest was.
+//   - The other agent can store a large output in a file of its own. The settlement
+//     then has the text that replaces the output in the session file, and its detail
+//     says where the output was.
 //
 // # Concurrency
 //

@@ -251,7 +251,8 @@ func (b contentBlock) media() (domain.Media, bool) {
 	return domain.Media{MIME: truncate(string(b.Source.MediaType), maxName), Data: data}, err == nil
 }
 
-// plainText joins the text parts with line ends. Media become a text of their type.
+// plainText joins the texts of blocks with line ends. An image or a document becomes
+// its type and media type in brackets. Other blocks are left out.
 func plainText(parts []contentBlock) string {
 	var all []string
 	for _, b := range parts {

@@ -48,17 +48,18 @@ func deriveID[I any](from func([16]byte) I, at time.Time, parts ...string) I {
 // same suffix.
 type idSuffix [10]byte
 
-// suffixOf returns the suffix of an ID.
+// suffixOf returns the suffix of an ID: its bytes after the six bytes of the time.
 func suffixOf[K domain.IDKind](id domain.ID[K]) idSuffix {
 	b := id.Bytes()
 	return idSuffix(b[6:])
 }
 
-// storedIDs are the IDs on record by their suffixes. They replace derived IDs with
-// the same suffix, which may have another time.
+// storedIDs maps the suffix of each ID on record to that ID. The ID on record
+// replaces a derived ID with the same suffix, which can have another time.
 type storedIDs map[idSuffix][16]byte
 
-// rememberID adds an ID, unless it is zero or an ID with its suffix is stored.
+// rememberID adds an ID on record to stored. It ignores a zero ID, and an ID whose
+// suffix is already in stored.
 func rememberID[K domain.IDKind](stored storedIDs, id domain.ID[K]) {
 	if id.IsZero() {
 		return
@@ -68,8 +69,8 @@ func rememberID[K domain.IDKind](stored storedIDs, id domain.ID[K]) {
 	}
 }
 
-// storedID returns the stored ID with the suffix of id, or id itself if the suffix is
-// not stored.
+// storedID returns the ID on record that has the suffix of id, or id itself if no ID
+// on record has it.
 func storedID[K domain.IDKind](stored storedIDs, id domain.ID[K]) domain.ID[K] {
 	if b := stored[suffixOf(id)]; b != [16]byte{} {
 		return domain.IDFromBytes[K](b)

@@ -311,10 +311,10 @@ func (f *sessionFile) noteMessage(m chatMessage) {
 	}
 }
 
-// readProgress reads a progress record: a hook, a record of a sub-agent, or the sign
-// that a call runs. Hooks report progress also before a call runs; any other
-// progress, and that of a hook after the call, shows that the latest call of the ID
-// has begun.
+// readProgress reads a progress record: of a hook, of a sub-agent, or of a running
+// call. It marks the latest call with the record's call ID as begun, unless that call
+// has a result. A hook's record marks the call only if its event is PostToolUse,
+// because other hooks can run before the call.
 func (f *sessionFile) readProgress(s parsedRecord, document []byte) {
 	data := s.record.Data
 	switch data.Type {

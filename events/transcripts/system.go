@@ -138,7 +138,8 @@ func (f *sessionFile) readAttachment(s parsedRecord) {
 	}
 }
 
-// contentText returns the text of a string or a list of texts.
+// contentText returns the text of a content field as plainText joins it. The field is
+// a JSON string, a block, or an array of both.
 func contentText(content json.RawMessage) string { return plainText(contentBlocks(content)) }
 
 // readSettings records the settings that a record of a session that has begun
