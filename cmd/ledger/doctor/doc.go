@@ -1,11 +1,16 @@
 // Package doctor diagnoses a store and the connection to it.
 //
-// A [Doctor] runs checks one after the other: the address and the network of a
-// database, or the folder and its disk; the server, its version and cluster; rights;
-// the latency of reads and, if the caller asks for it, of appends; clocks; the processes
-// that use the ledger, the consumers to which its records are published, and the saved
-// states of projections. A [Report] has a [Check] for each finding: whether it passed,
-// the detail, advice, and figures.
+// A [Doctor] runs its checks one after the other:
+//
+//   - of a database: the address, the network, the nodes with their version, the
+//     cluster, and the rights of the user;
+//   - of a folder: the disk, the process that serves it, and the writes of Pebble;
+//   - of both: the latency of reads and, if the caller asks for it, of appends; the
+//     clocks; the processes that use the ledger; the consumers to which its records
+//     are published; and the saved states of projections.
+//
+// A [Report] has a [Check] for each finding: whether it passed, the detail, advice, and
+// figures.
 //
 // # Promises
 //

@@ -169,8 +169,8 @@ func (e *Report) cluster(nodes []eventstoredb.Node) {
 }
 
 // clocks compares the clock of each node that reports its time with the clock of this
-// machine. If no node reports a time, one finding says so; the records and the timed
-// appends then show the clocks.
+// machine. If no node reports its time, it adds one finding that says so.
+// examineReading and examineWriting compare clocks by the times of records.
 func (e *Report) clocks(nodes []eventstoredb.Node) {
 	told, answers := false, false
 	for _, n := range nodes {
@@ -185,9 +185,9 @@ func (e *Report) clocks(nodes []eventstoredb.Node) {
 	}
 }
 
-// skew adds the skew of one clock; the detail begins with whose, which names it. A
-// measured skew has an uncertainty of s.Within. The finding fails if even the
-// smallest possible skew is over maxSkew.
+// skew adds a finding about one clock. whose names the clock and begins the detail.
+// The measured skew is uncertain by s.Within. The check fails if even the smallest
+// possible skew is over maxSkew.
 func (e *Report) skew(whose string, s eventstoredb.Skew) {
 	way := "ahead of"
 	if s.Ahead < 0 {

@@ -177,8 +177,9 @@ func (t timings) figures() map[string]int64 {
 }
 
 // examineReading reads the last record of the log readTries times and reports the
-// latency. It then judges the clocks by that record: its time is the clock of its
-// writer, and fails the check clocks if it is more than maxSkew in the future.
+// latency. It also compares the record's time, which is of the writer's clock, with
+// the clock of this machine. The check clocks fails if that time is more than maxSkew
+// in the future.
 func (d *Doctor) examineReading(ctx context.Context, e *Report, s *stores.Store) error {
 	var h events.Header
 	var any bool
@@ -204,9 +205,10 @@ func (d *Doctor) examineReading(ctx context.Context, e *Report, s *stores.Store)
 }
 
 // examineWriting appends writeProbes records to probeStream, one after the other, and
-// reports the latency until each is durable. The records stay in the log. Of a
-// database it also compares the clock: the server's creation time of the last record
-// with the times before and after the append.
+// reports how long each append takes to become durable. The records stay in the log.
+// For a database it also reports the skew of the server's clock: it compares the time
+// at which the server created the last record with this machine's times before and
+// after the append.
 func (d *Doctor) examineWriting(ctx context.Context, e *Report, s *stores.Store) error {
 	// The stream may have records of earlier checks.
 	length := events.Revision(0)

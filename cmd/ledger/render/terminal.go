@@ -42,8 +42,8 @@ const (
 	cyan    paint = "36"
 )
 
-// Styled returns text between SGR sequences of a style, or text alone if results have no
-// colours.
+// Styled returns text between the SGR sequences that begin and end style. It returns
+// text unchanged if the text is empty or results have no colours.
 func (p *Printer) Styled(style paint, text string) string {
 	if style == plain || text == "" || !p.colored() {
 		return text
@@ -58,8 +58,8 @@ func (p *Printer) Columns() int { return p.width(p.Terminal, p.OutFile) }
 // ErrColumns is Columns for the standard error.
 func (p *Printer) ErrColumns() int { return p.width(p.ErrTerminal, p.ErrFile) }
 
-// width returns the width of a file in columns, or 0 if it is no terminal. watched
-// reports whether it is one.
+// width returns the number of columns of the terminal that file writes to, or 0 if
+// watched is false, which means that the stream is no terminal.
 func (p *Printer) width(watched bool, file *os.File) int {
 	if !watched {
 		return 0
