@@ -197,9 +197,9 @@ func (s *State) checkOut(r *pageReader, number int) *callRecord {
 	return c
 }
 
-// packEnded packs the settled calls among the ones that this event checked out, and
-// compacts the pages if that is due. A call that was checked out twice is packed
-// once.
+// packEnded packs the settled calls among the calls that the fold of this event
+// checked out. It packs a call once, even if the fold checked it out twice. It then
+// compacts the pages if enough of their bytes are garbage.
 func (s *State) packEnded() {
 	if len(s.taken) == 0 {
 		return

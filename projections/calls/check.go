@@ -20,8 +20,8 @@ func (s *State) checkOffers(known *session, e events.TurnMaterialized, offer int
 	}
 }
 
-// checkEachOffered checks each tool that a turn offers, and reports whether
-// all are in effect now.
+// checkEachOffered checks each tool that a turn offers, and returns whether all of
+// them are in effect after the turn.
 func (s *State) checkEachOffered(known *session, e events.TurnMaterialized, v events.Envelope) bool {
 	layers, heard, all := layersOf(e), known.materializedAfter(v), true
 	for _, t := range e.Tools {
@@ -71,11 +71,11 @@ func (known *session) materializedAfter(v events.Envelope) int {
 	return known.LastRunOrdinal
 }
 
-// checkOffered reports a breach unless a registration has the offered tool and was in
-// effect at some time between the event with ordinal heard and the turn. Between the
-// two a registration may close or be hidden, so the check accepts a closing or hiding
-// after heard. A turn that was only observed need not offer active tools. The result
-// is whether the tool is in effect now, after the turn.
+// checkOffered reports a breach unless the offered registration has the tool and was
+// in effect at some time between two events: the one with the ordinal heard and the
+// turn v. It accepts a registration that closed or was hidden in between. A turn that
+// was only observed may offer tools that are not in effect. checkOffered returns
+// whether the tool is in effect now, after the turn.
 func (s *State) checkOffered(known *session, t domain.Offered, observed bool, layers []domain.LayerID, heard int, v events.Envelope) bool {
 	key := Key{Session: known.ID}
 	r := s.kept.Registrations[t.Registration]
@@ -101,11 +101,10 @@ func (s *State) checkOffered(known *session, t domain.Offered, observed bool, la
 }
 
 // hiderOf returns the oldest active registration that hides the registration r of an
-// offered tool, and the ordinal since which it does. It is a later registration of
-// the name in the same layer, or a registration of the name in an open layer of
-// higher placement among layers. hiderOf ignores closed registrations: a registry
-// applies a registration before it materializes a later turn, and a closing that
-// affects a turn is recorded before the turn.
+// offered tool, and the ordinal since which it does. That is a later registration of
+// the name in the same layer, or a registration of the name in a higher open layer
+// among layers. hiderOf ignores closed registrations, because a registry records a
+// closing before it materializes a later turn.
 func (s *State) hiderOf(t domain.Offered, r *registrationSpan, own *layerSpan, layers []domain.LayerID) (by domain.RegistrationID, since int, ok bool) {
 	for _, id := range layers {
 		over := s.kept.Layers[id]

@@ -25,18 +25,18 @@
 //   - A history that keeps the laws has no exception. Each breach is listed once,
 //     at its event, in log order.
 //   - A call without an end and an undecided permission request are unfinished.
-//     They are exceptions from the event on that records the end of their
-//     process.
-//   - A late result, which comes after the settlement, changes no call. Without a
-//     call it is an orphan.
+//     They become exceptions at the event that records the end of their process.
+//   - A late result is a result that a tool returns after the settlement. It changes
+//     no call. A late result without a call is an orphan.
 //   - A call repeated under its ID, with the same name and input, is one call; so
 //     is one whose reply is recorded in several events.
-//   - An idempotent call may begin again. A registration may close, or be hidden,
-//     between the event that caused a turn and the turn.
-//   - A turn that offers a tool which another registration hides is an exception
-//     if that registration is a later one of the same layer, or one of a higher
-//     layer that the turn names. A turn does not name a layer of which it neither
-//     offers nor hides a tool.
+//   - An idempotent call may begin again.
+//   - A turn may offer a tool whose registration closed, or was hidden by another
+//     one, after the event that caused the turn and before the turn was recorded.
+//   - A turn that offers a tool which was hidden before that is an exception. The
+//     hiding registration is a later one of the same layer, or one of a higher layer.
+//     The check knows only the layers of the tools that the turn names as offered or
+//     hidden, so it does not detect hiding by another layer.
 //   - A settlement under another registration than the offered one is no
 //     exception if the fingerprints agree.
 //

@@ -15,9 +15,9 @@
 //
 // # Promises
 //
-//   - ModelMessages depends on the state alone, and the state on the stream: read
-//     from the log or from a checkpoint, they are the same, byte for byte of the
-//     model's text.
+//   - The state depends on the stream alone, and ModelMessages on the state alone. A
+//     state folded from the log and one loaded from a checkpoint give the model the
+//     same text, byte for byte.
 //   - ModelMessages answers each call once, in the order of its reply, and a call
 //     without a settlement with [OutcomeUnknown].
 //   - The first start and the first settlement of a call count. A late result is

@@ -22,7 +22,8 @@ type tally struct {
 // plain is a tally without its methods, for encoding/json.
 type plain tally
 
-// MarshalJSON encodes the exported fields. It first updates Looks if looked is set.
+// MarshalJSON encodes the exported fields. If looked is set, it first sets Looks to
+// the result of looked, so that encoding changes the state.
 func (t *tally) MarshalJSON() ([]byte, error) {
 	if t.looked != nil {
 		t.Looks = t.looked()

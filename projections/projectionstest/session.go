@@ -143,8 +143,9 @@ func (g *generator) settle(t *sessionGen, a *callGen, o domain.Outcome) {
 	t.settled = append(t.settled, a.settled)
 }
 
-// succeed fills in the output of a successful settlement: a structured value alone, a text,
-// media, or a text that refers to a retained output.
+// succeed fills in the output of a successful settlement. It chooses at random: a
+// structured value alone, one with a text, one with a text that refers to a retained
+// output, or a text with an image.
 func (g *generator) succeed(t *sessionGen, a *callGen, s *domain.Settlement) {
 	s.Text, s.Detail = "", ""
 	s.Structured = json.RawMessage(`{"exit":0}`)

@@ -69,7 +69,8 @@ func ParseConfig(text []byte, env func(string) (string, bool)) ([]JobConfig, err
 	return configs, nil
 }
 
-// config returns the job of a table, or an error that names the invalid key or value.
+// config returns the JobConfig that a table describes, or an error that names the
+// invalid key or value.
 func (t jobTable) config(env func(string) (string, bool)) (JobConfig, error) {
 	if err := ValidName(t.Name); err != nil {
 		return JobConfig{}, err

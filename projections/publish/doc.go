@@ -47,11 +47,11 @@
 // streams; it must not keep or change a payload. A Target that blocks holds up
 // the run.
 //
-// The Relay holds no mutex while it calls the Target or a callback. It holds the one
-// that orders saves while it saves a consumer, and locks it before the one that
-// guards the consumer. A run holds the Locker's lock of its consumer to its end. The
-// locks of the list of consumers and of retry requests are held for milliseconds,
-// and may be acquired while a consumer is locked.
+// The Relay holds no mutex while it calls the Target or a callback. One mutex of a run
+// orders the saves of its consumer and is held during a save; another guards the
+// consumer in memory. The first is locked before the second. A run holds the Locker's
+// lock of its consumer to its end. While it does, it may acquire two more locks for
+// milliseconds: that of the list of consumers and that of retry requests.
 //
 // # Errors
 //

@@ -24,7 +24,8 @@ func (l Lag) Behind(now time.Time) time.Duration {
 	return max(0, now.Sub(l.Oldest))
 }
 
-// add counts a record, in log order, with its time.
+// add counts a record with the time at. The caller adds records in log order, so the
+// first one is the oldest.
 func (l *Lag) add(at time.Time) {
 	if l.Records++; l.Records == 1 {
 		l.Oldest = at

@@ -104,8 +104,8 @@ func newRun(d *Relay, job Job, to message.Publisher, c Consumer) *run {
 	return r
 }
 
-// An openFunc opens the target for a consumer that has reached position at; the zero
-// position is that of a new consumer. The run closes the target.
+// An openFunc opens the target for a consumer that has reached position at, which is
+// zero for a new consumer. The run closes the target.
 type openFunc func(ctx context.Context, at events.Position) (Target, error)
 
 // alreadyOpen returns an openFunc for an open target, which the caller closes.
@@ -299,8 +299,9 @@ func (r *run) skip(at events.Position) {
 	r.advanceLocked()
 }
 
-// ack finishes acknowledged records: it removes them from the window and, if they are
-// dead letters, from that list.
+// ack records that the target acknowledged the records done. It removes them from the
+// window and from the dead letters of the consumer, and moves the position of the
+// consumer to the watermark of the window.
 func (r *run) ack(done []outgoing) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

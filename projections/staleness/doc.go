@@ -10,15 +10,14 @@
 // of the projection judges every recorded [Turn], as of the last event folded.
 //
 // A registration is identified by its event and its name. A tool that is
-// registered again, even without a change, makes earlier offers stale. If a
-// registration is hidden by a second one and then in effect again, it is current
-// to a turn that offered it; the second one is stale to a turn that offered that.
+// registered again, even without a change, makes earlier offers stale. A second
+// registration of a name can hide the first and then close. The first is in effect
+// again, and an offer of it is no longer stale; an offer of the second is.
 //
-// Events do not record the layers of a turn. The projection takes the layers of the
-// offered tools, and the layers open at that time that the same process had for
-// the application, for the session's location or one of an offered tool, and for
-// the session; see [Turn.Layers]. A turn without tools has no layers and no stale
-// offers.
+// Events do not record the layers of a turn. The projection derives them from the
+// offered tools: it takes the layers of these tools, and the other layers that the
+// same process had open then for the application, for the location or for the
+// session; see [Turn.Layers]. A turn without tools has no layers and no stale offers.
 //
 // # Promises
 //

@@ -80,7 +80,7 @@ type Offer struct {
 	Verdict
 }
 
-// Projection returns the fold of the whole log into the offers of turns.
+// Projection returns the projection that folds the whole log into a State.
 func Projection() projections.Projection[*State] {
 	reads := events.Filter{Kinds: append(catalog.Kinds(), events.SessionOpened{}.Kind(), events.TurnMaterialized{}.Kind())}
 	return projections.Projection[*State]{Name: "staleness", Version: 1, Reads: reads, Init: newState, Apply: apply}
@@ -237,8 +237,8 @@ func byPlacement(layers []catalog.Layer) []domain.LayerID {
 	return ids
 }
 
-// Turn returns a turn, judged as of the last event folded, and whether it
-// exists.
+// Turn returns a turn with the verdicts as of the last folded event. It returns false
+// if the turn is unknown.
 func (s *State) Turn(id domain.TurnID) (Turn, bool) {
 	i, ok := s.turns[id]
 	if !ok {
@@ -247,8 +247,8 @@ func (s *State) Turn(id domain.TurnID) (Turn, bool) {
 	return s.judged(s.data.Turns[i]), true
 }
 
-// Turns returns the turns of a session in log order, judged as of the last event
-// folded. It looks at every turn of the log.
+// Turns returns the turns of a session in log order, with the verdicts as of the last
+// folded event. It looks at every turn of the log.
 func (s *State) Turns(session domain.SessionID) []Turn {
 	var turns []Turn
 	for _, t := range s.data.Turns {

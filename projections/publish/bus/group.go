@@ -163,9 +163,10 @@ func (g *group) dispatch(ctx context.Context) error {
 	}
 }
 
-// finish records the outcome of a message: a dead letter in its stream, an
-// acknowledged message in the offset, an acknowledged dead letter in the stream of
-// dead letters. Repeating it after an error is safe.
+// finish records the outcome of a message. It adds a message that was not
+// acknowledged to the dead letters. It then moves the offset past a message of the
+// topic. For a released dead letter it appends the acknowledgement to the stream of
+// dead letters instead. The caller may repeat finish after an error.
 func (g *group) finish(ctx context.Context, p *pending) error {
 	if !p.acknowledged {
 		if err := g.deadLetter(ctx, p); err != nil {
