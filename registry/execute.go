@@ -26,12 +26,17 @@ func (s *callExec) begin(ctx context.Context) error {
 	return nil
 }
 
-// beginFailed ends a call whose start the journal did not record; its tool does not run.
-// It records a defect if the start can never be recorded, because it is too large or has
-// no wire form. If ctx has ended it records an interruption: before the start if the
-// journal refused the start, and otherwise after it, because an append with an open
-// outcome is on record before the end is. In all other cases it returns the error, and
-// the call has no end yet.
+// beginFailed handles an error of the journal at the start of a call. The tool does
+// not run. Three cases record an end:
+//
+//   - The start is too large or has no wire form, so it can never be recorded: a
+//     defect.
+//   - ctx has ended and the journal refused the start: an interruption before the
+//     start.
+//   - ctx has ended and the outcome of the append is unknown: an interruption after
+//     the start, because the journal puts the start on record before the end.
+//
+// In all other cases beginFailed returns the error, and the call has no end yet.
 func (s *callExec) beginFailed(ctx context.Context, err error) (domain.Settlement, error) {
 	switch {
 	case errors.Is(err, events.ErrTooLarge), errors.Is(err, events.ErrBadRecord):

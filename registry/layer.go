@@ -13,15 +13,19 @@ import (
 	"github.com/settlement-ledger/ledger/projections/catalog"
 )
 
-// Layers manages the layers of one process. It holds the catalog, folded from the events
-// that it appends, the tools of each registration, and the calls in flight. It is safe
-// for concurrent use.
+// Layers manages the layers of one process. It holds the catalog, folded from the
+// events that it appends, the tools of each registration, and the calls in flight. It
+// is safe for concurrent use.
 //
-// Every change is an event in the stream of its layer. A registration takes effect when
-// its event is durable. A closing takes effect at once and is recorded afterwards: until
-// then it is pending, and Materialize waits for it or fails. An append with an unknown
-// outcome becomes pending too, followed by its closing, and is repeated unchanged until
-// it is certain. The catalog therefore always equals the fold of the log plus the pending
+// Every change is an event in the stream of its layer. A registration takes effect
+// when its event is durable. A closing takes effect at once; its event is pending
+// until it is recorded. [Registry.Materialize] records pending events first, or
+// fails.
+//
+// If an opening or a registration fails with an unknown outcome, its event may be on
+// record. Layers then closes that layer or registration, and both events are pending.
+// It repeats the append of a pending event unchanged until the event is certain to be
+// on record. The catalog therefore always equals the fold of the log and the pending
 // events.
 type Layers struct {
 	ledger  *events.Ledger

@@ -9,11 +9,15 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// record records the end of the call and returns it. It replaces an end that the store
-// cannot hold: one without a wire form by a defect, and one that is too large first by
-// the same end without its input, if the start has it, and then by a RetentionFailed.
-// After the append it confirms the retained outputs. It returns the error of the journal
-// if no end is certain to be on record. It has the grace period of ctx for all of that.
+// record records the end of the call and returns the end that is on record. If the
+// store cannot hold the end, record replaces it and tries again:
+//
+//   - An end that is too large loses its input, if the start has the input.
+//   - An end without a wire form becomes a replacementEnd with the outcome Defective.
+//   - An end that is still too large becomes one with the outcome RetentionFailed.
+//
+// record then confirms the retained outputs. It has the grace period of ctx for all
+// of this. It returns the error of the journal if no end is certain to be on record.
 func (s *callExec) record(ctx context.Context, id domain.EventID, end domain.Settlement) (domain.Settlement, error) {
 	end = s.boundTexts(ctx, id, s.completeEnd(id, end))
 	ctx, cancel := s.grace(ctx)
@@ -45,10 +49,10 @@ func (s *callExec) record(ctx context.Context, id domain.EventID, end domain.Set
 	return end, nil
 }
 
-// boundTexts cuts the texts of an end to the limits. It retains the full text of an error
-// that the tool returned, like an output, and cuts it if that fails. Other texts repeat
-// the call or a person's answer, which are on record elsewhere, and are cut without being
-// retained.
+// boundTexts cuts the texts of an end to the limits. It first retains the full text
+// of an error that the tool returned, like an output; if that fails, the cut-off part
+// is lost. It does not retain other texts, because they repeat the call or a person's
+// answer, which are on record elsewhere.
 func (s *callExec) boundTexts(ctx context.Context, id domain.EventID, end domain.Settlement) domain.Settlement {
 	limits := s.m.registry.config.Limits
 	fromTool := end.Outcome == domain.Failed || end.Outcome == domain.Defective || end.Outcome == domain.InvalidOutput
@@ -85,9 +89,9 @@ func (s *callExec) draft(end domain.Settlement) events.Draft {
 	}
 }
 
-// replacementEnd returns an end that can be recorded in place of end, with the reason. It
-// has the given outcome if end was a success, and the outcome of end otherwise; it has no
-// input, output or progress.
+// replacementEnd returns an end to record in place of end, with err as the reason.
+// The replacement has the given outcome if end was a success, and otherwise the
+// outcome of end. It has no input, output or progress.
 func replacementEnd(end domain.Settlement, outcome domain.Outcome, err error) domain.Settlement {
 	if end.Outcome == domain.Succeeded {
 		end.Outcome = outcome

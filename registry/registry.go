@@ -43,8 +43,9 @@ type After func(ctx context.Context, inv domain.Invocation, call domain.Call, ou
 // DefaultGrace is the grace period of an interrupted call where Config.Grace is zero.
 const DefaultGrace = 5 * time.Second
 
-// A Config configures a [Registry]. Each field documents its zero value. The hooks and
-// Outputs must not change afterwards.
+// A Config configures a [Registry]. Each field documents its zero value. The Registry
+// keeps the slices Before and After, so the caller must not change their elements after
+// [Layers.Registry] has returned.
 type Config struct {
 	// Outputs stores outputs over the limits. Nil: a call with such an output ends as
 	// RetentionFailed.

@@ -42,9 +42,9 @@ func (m *Materialization) Settle(ctx context.Context, j Journal, inv domain.Invo
 	})
 }
 
-// A callExec executes one call: it holds the call's state from resolving the name to
-// recording the end. One goroutine owns it; the goroutine of a tool that was left behind
-// reads it after done is closed.
+// A callExec executes one call. It holds the call's state from resolving the name to
+// recording the end. One goroutine owns it. The goroutine of a tool that Settle left
+// behind reads it only after done is closed.
 type callExec struct {
 	m       *Materialization
 	journal Journal

@@ -146,7 +146,8 @@ func (k *checker) checkFiles(ctx context.Context, list []pebblefiles.File) error
 	return nil
 }
 
-// open opens the database read-only over the damaged blocks, so that Pebble skips them.
+// open opens the database read-only. Reads of the damaged blocks return an error, so
+// that Pebble skips these blocks.
 func (k *checker) open() (err error) {
 	k.db, err = pebble.Open(k.dir, &pebble.Options{
 		FS: pebblefiles.ReportDamages(pebblefiles.ReadOnly(k.fs), k.damages), ReadOnly: true, ErrorIfNotExists: true, Logger: pebblefiles.NewFailStopFS(k.fs, pebblefiles.FailStopOptions{}),

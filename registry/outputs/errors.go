@@ -77,7 +77,8 @@ func redact(err error) error {
 }
 
 // inUse reports whether err, returned by locking a folder, means that another process
-// holds the lock. An error that is not about the lock file itself does.
+// holds the lock. An *fs.PathError means that the lock file could not be made or
+// opened. Any other error means that the lock is held.
 func inUse(err error) bool {
 	_, aboutFile := errors.AsType[*fs.PathError](err)
 	return !aboutFile

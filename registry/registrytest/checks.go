@@ -419,8 +419,8 @@ func openOrEndedOnce(ctx context.Context, s *Subject) error {
 	return nil
 }
 
-// referencesResolve settles a call with the output long. The output store must resolve every
-// retained output of its end.
+// referencesResolve settles a call whose output, the text long, exceeds the limits.
+// The output store must resolve every retained output of the end.
 func referencesResolve(ctx context.Context, s *Subject) error {
 	var w world
 	if _, _, err := s.settled(ctx, &w, call("c", long)); err != nil {

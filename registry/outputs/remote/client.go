@@ -267,8 +267,8 @@ func (c *Client) unreachable(ctx, attempt context.Context, err error) error {
 	return fmt.Errorf("%w at %s: %w", ErrUnreachable, c.address, err)
 }
 
-// errIdle ends a request to a node that neither sent nor received data until the
-// timeout.
+// errIdle is the cause with which an idleTimer ends a request: the node neither sent
+// nor received data for the whole timeout.
 var errIdle = errors.New("no data from the node")
 
 // An idleTimer cancels a request after the node was idle for the timeout. It is paused
@@ -279,8 +279,9 @@ type idleTimer struct {
 	cancel  context.CancelCauseFunc
 }
 
-// withIdleTimeout returns a context that a running idleTimer cancels with errIdle. The
-// caller calls end.
+// withIdleTimeout returns a context and a running idleTimer, which cancels the
+// context with errIdle when the timeout passes. The caller must call end of the
+// timer.
 func withIdleTimeout(ctx context.Context, timeout time.Duration) (context.Context, *idleTimer) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	return ctx, &idleTimer{timeout, time.AfterFunc(timeout, func() {
@@ -320,7 +321,7 @@ func (h *responseBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ignoreBody is the use of a response without content.
+// ignoreBody is the argument use of Client.do for a response whose body is empty.
 func ignoreBody(http.Header, io.Reader) error { return nil }
 
 // Confirm is [outputs.Store.Confirm] at the node. Confirming twice has no further

@@ -178,9 +178,15 @@ func (n *Nodes) isDone(ctx context.Context) bool {
 	return n.mu.closed || ctx.Err() != nil
 }
 
-// notFound returns the error for a blob that no node returned: the damage if a node
-// had a different blob, otherwise the failures of the nodes, otherwise
-// outputs.ErrNotFound, or ErrUnreachable if the process registered no address.
+// notFound returns the error for a blob that no node returned. The first rule that
+// applies decides:
+//
+//   - A node has damaged or different bytes: damageErr.
+//   - The process that settled the call wrote to this very store:
+//     outputs.ErrNotFound.
+//   - Requests to nodes failed: the joined failures.
+//   - The process registered an address: outputs.ErrNotFound.
+//   - Otherwise: ErrUnreachable.
 func (n *Nodes) notFound(location Location, failures []error, damageErr error) error {
 	switch {
 	case damageErr != nil:

@@ -173,9 +173,9 @@ func (o *remoteReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// nextPage reads the page at the current offset. If the blob was read sequentially,
-// nextPage returns an outputs.ErrDamaged in place of the last page if the digest of
-// all bytes differs from the metadata.
+// nextPage reads the page at the current offset into the buffer. If the blob was read
+// sequentially, nextPage compares the digest of all bytes with the metadata after it
+// has read the last page, and returns an outputs.ErrDamaged if they differ.
 func (o *remoteReader) nextPage() error {
 	if o.page == nil {
 		o.page = make([]byte, min(pageSize, o.retained.Bytes))
