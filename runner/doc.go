@@ -31,7 +31,8 @@
 //     process holds the store exclusively. Silence alone is no proof.
 //   - A run that is interrupted or fails ends all open calls, dismisses open
 //     permission requests and records the interruption, after its context has
-//     ended too. It first resolves appends with an open outcome.
+//     ended too. Before that it resolves each append of unknown outcome: it repeats
+//     the append until the log shows whether the events are on record.
 //   - An admitted message is read by the current run or by the next one. A run that
 //     ends idle has read every message admitted before.
 //

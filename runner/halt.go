@@ -20,17 +20,17 @@ const (
 	haltPause = 10 * time.Millisecond
 )
 
-// halt ends a run that failed or was interrupted, and returns the reason. It records an
-// end for each open call, dismisses open permission requests, and records the
-// interruption last, in one append unless the store's limit requires several. It uses a
-// context of its own that ends after Config.Grace. If the interruption cannot be
-// recorded, halt returns that error joined to the reason, and the next run or recovery
-// ends the open calls.
+// halt ends a run that failed or was interrupted, and returns the reason. It records
+// an end for each open call, dismisses open permission requests, and records the
+// interruption last, in one append unless the store's limit requires several. It uses
+// a context of its own that ends after Config.Grace. If the interruption cannot be
+// recorded, halt returns that error joined to the reason, and the next run or
+// recovery ends the open calls.
 //
-// halt first resolves appends of the run with an open outcome, because a reply or a start in
-// them needs an end too. It records nothing if another process owns the session, or if the run
-// was a recovery, which the next recovery completes. A failure that left nothing open is not
-// recorded as an interruption.
+// halt first resolves appends of the run of unknown outcome, because a reply or a
+// start in them needs an end too. It records nothing if another process owns the
+// session, or if the run was a recovery, which the next recovery completes. A failure
+// that left nothing open is not recorded as an interruption.
 func (c *runState) halt(ctx context.Context, failed error) error {
 	c.journal.close()
 	foreign := errors.Is(failed, events.ErrConflict) || errors.Is(failed, ErrElsewhere) || errors.Is(failed, events.ErrUnknownKind)
@@ -55,8 +55,8 @@ func (c *runState) halt(ctx context.Context, failed error) error {
 }
 
 // recordHalt repeats tryHalt with growing pauses until the outcome is certain, the tries
-// are used up, or ctx ends. Before each try it resolves the open outcome of the one
-// before, so that an interruption is recorded once.
+// are used up, or ctx ends. Before each try it resolves the unknown outcome of the
+// one before, so that an interruption is recorded once.
 func (c *runState) recordHalt(ctx context.Context, note events.SessionInterrupted, interrupted bool) error {
 	for try := 1; ; try++ {
 		err := c.journal.writer.Flush(ctx)

@@ -100,9 +100,10 @@ func (j *sessionJournal) cause(key messageCall) domain.EventID {
 	return j.mu.starts[key]
 }
 
-// Begin appends the start of a call. The call counts as begun, and the start is the cause
-// of its later events, unless the store refused the append: a start whose outcome is open
-// is resolved, and so on record, before any later event of the session.
+// Begin appends the start of a call. Unless the store refused the append, the call
+// counts as begun, and the start is the cause of its later events. This includes an
+// append of unknown outcome, because the writer puts such a start on record before
+// any later event of the session.
 func (j *sessionJournal) Begin(ctx context.Context, start events.Draft) error {
 	e := start.Event.(events.CallStarted)
 	key := messageCall{e.Message, e.Call}

@@ -38,15 +38,17 @@ func (r *Runner) Run(ctx context.Context, session domain.SessionID) error {
 	return r.drive(ctx, session, false)
 }
 
-// Recover ends the open work of a session without asking the model: calls that began are lost,
-// calls that did not are settled against the registry, where the offer of a dead process is
-// stale, and open permission requests are dismissed. Its errors are those of Run.
+// Recover ends the open work of a session without asking the model. It ends calls
+// that began as lost. It settles the other calls against the registry, where a tool
+// that a dead process offered is stale. It dismisses open permission requests. Its
+// errors are those of Run.
 func (r *Runner) Recover(ctx context.Context, session domain.SessionID) error {
 	return r.drive(ctx, session, true)
 }
 
-// drive executes or joins a run. A caller of Run that joined a recovery starts its own
-// run when the recovery has ended, since a recovery asks no model.
+// drive executes a new run of a session or joins the current one. A caller of Run
+// that joined a recovery starts a run of its own after the recovery, because a
+// recovery does not ask the model.
 func (r *Runner) drive(ctx context.Context, id domain.SessionID, recovers bool) error {
 	for {
 		first, joined := r.joinOrStart(id, recovers)

@@ -209,9 +209,10 @@ func (r *Runner) Admit(ctx context.Context, id domain.SessionID, message domain.
 	return nil
 }
 
-// load folds a session from the ledger and returns it with its writer, after it has
-// resolved all open outcomes of the writer. It returns ErrNoSession, or ErrImported for a
-// session that another program ran. It reads the whole stream of the session.
+// load folds a session from the ledger and returns it with its writer. It first
+// repeats an append of unknown outcome, so that the fold has its events or they are
+// certain not to be stored. It returns ErrNoSession, or ErrImported for a session
+// that another program ran. It reads the whole stream of the session.
 func (r *Runner) load(ctx context.Context, id domain.SessionID) (*conversation.State, *events.Writer, error) {
 	w := r.session(id).writer
 	if err := w.Flush(ctx); err != nil && !wasRejected(err) {

@@ -73,10 +73,10 @@ func (c *runState) checkLoop(ctx context.Context, inv domain.Invocation, a openC
 	return ended[0].Event.(events.CallSettled).Settlement(ended[0].ID), true, c.journal.record(ctx, ended...)
 }
 
-// stopAfter decides whether a run stops after its calls ended. A call that a person
-// declined without feedback stops the run, and stopAfter records the interruption: the
-// person is expected to write the next prompt. Under the policy Stop, a call that broke
-// stops the run with ErrBroken.
+// stopAfter decides whether a run stops after its calls ended. It returns true for a
+// call that a person declined without feedback, and records the interruption, because
+// that person is expected to write the next prompt. Under the policy Stop, it returns
+// ErrBroken for a call that broke.
 func (c *runState) stopAfter(ctx context.Context, calls []openCall, ends []domain.Settlement) (bool, error) {
 	for i, end := range ends {
 		switch end.Outcome {

@@ -23,10 +23,11 @@ type referencedOutput struct {
 	stream events.Stream
 }
 
-// ReferencedOutputs collects, record by record, the outputs that belong beside a log:
-// every output that a settlement names, except pruned outputs and outputs of
-// processes that keep them on a node of their own: those with a lease that are not
-// on record as keeping them in the store. It belongs to one goroutine.
+// ReferencedOutputs collects, record by record, the outputs that the folder of a
+// store must contain: every output that a settlement in the log names, except pruned
+// outputs and outputs that a process stored on its own node. The ProcessStarted of
+// such a process has Until and not InStore. A ReferencedOutputs belongs to one
+// goroutine.
 type ReferencedOutputs struct {
 	byRef     map[domain.Ref]referencedOutput
 	order     []domain.Ref
@@ -106,12 +107,12 @@ func (n *ReferencedOutputs) Missing(known map[domain.Ref]domain.Retained) (lost 
 	return lost
 }
 
-// BackupOutputs are outputs as a part of a backup, which is held against the
-// log of the backup.
+// BackupOutputs are the outputs of a backup. Missing compares them with the log of
+// the backup.
 type BackupOutputs struct{ *outputs.Store }
 
-// Missing returns the references that the records name and that a copy of the
-// outputs in dir lacks.
+// Missing reads the records of a log and returns the references of the outputs that
+// they name and that the outputs in dir lack, or have with another size or digest.
 func (BackupOutputs) Missing(ctx context.Context, dir string, records iter.Seq2[events.Entry, error]) ([]string, error) {
 	named := NewReferencedOutputs()
 	for e, err := range records {

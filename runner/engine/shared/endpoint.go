@@ -39,10 +39,11 @@ var (
 	ErrNoResponse = errors.New("process that serves the folder does not answer")
 )
 
-// An Endpoint is the address of a holder, with its credentials, for processes of the
-// same machine that can read the folder. Its JSON is the content of the endpoint file.
-// A killed holder leaves its endpoint; CurrentEndpoint compares it with the owner of
-// the lock.
+// An Endpoint is the address of a holder, the process that has the lock of a folder,
+// with its credentials. It is for processes of the same machine that can read the
+// folder. Its JSON is the content of the endpoint file. A killed holder leaves its
+// file behind; [CurrentEndpoint] therefore compares the file with the owner of the
+// lock.
 type Endpoint struct {
 	// Host, PID, Started and Command identify the process. Command is such as "ledger
 	// run".

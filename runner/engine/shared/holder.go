@@ -367,7 +367,7 @@ func (s *Holder) saveCheckpoint(w http.ResponseWriter, r *http.Request) {
 	s.writeResult(w, s.cfg.Checkpoints.SaveCheckpoint(r.Context(), r.PathValue("name"), data))
 }
 
-// sync handles POST of a sync. The response follows when the data are durable.
+// sync handles a POST to syncPath. It responds when all data saved before are durable.
 func (s *Holder) sync(w http.ResponseWriter, r *http.Request) {
 	s.writeResult(w, s.cfg.Checkpoints.Sync(r.Context()))
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// withBackend calls do with the current backend, and again with the next one whenever
-// the backend was lost meanwhile. So do must have an effect that can be repeated: a
-// read, or a write that recognises its repetition. It returns the result of the last
-// call, or the error of the search for a backend.
+// withBackend calls do with the current backend. If that backend is lost during the
+// call, withBackend calls do again with the next one. do must therefore be safe to
+// repeat: a read, or a write that recognises its repetition. withBackend returns the
+// result of the last call, or the error of the search for a backend.
 func withBackend[T any](ctx context.Context, s *Store, do func(context.Context, *backend) (T, error)) (T, error) {
 	for {
 		b, err := s.backend(ctx)
