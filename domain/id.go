@@ -40,7 +40,7 @@ type IDKind interface {
 // ==. The zero ID identifies no thing; it means that an ID is absent.
 type ID[K IDKind] struct{ u ulid.ULID }
 
-// The IDs of this project.
+// The types of IDs. Each comment names the thing that the ID identifies.
 type (
 	// A SessionID identifies a session of one agent.
 	SessionID = ID[sessionKind]

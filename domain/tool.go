@@ -261,7 +261,7 @@ func (o Output) Structured() json.RawMessage { return o.structured }
 // Content returns the presentation. The caller must not change it.
 func (o Output) Content() Contents { return o.content }
 
-// WithContent returns o with another presentation.
+// WithContent returns a copy of o with content as its presentation.
 func (o Output) WithContent(content Contents) Output { return Output{o.structured, content, o.lost} }
 
 // An Invocation identifies the call for which a tool runs. The runner supplies
