@@ -151,7 +151,7 @@ func TestOfferFindsItsTools(t *testing.T) {
 	}
 }
 
-// A call without an input has none after it was stored.
+// A call without an input stays without one when it is stored.
 func TestCallWithoutInputStaysWithout(t *testing.T) {
 	t.Parallel()
 	for _, want := range []domain.Call{{ID: "c", Name: "pwd"}, {ID: "c", Name: "pwd", Input: json.RawMessage(`null`)}, {ID: "c", Input: json.RawMessage(`{"n":1e999}`)}} {

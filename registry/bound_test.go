@@ -18,7 +18,7 @@ import (
 )
 
 // presents returns a tool that returns value. Its presentation is content; without
-// content it has none, and the model reads the value.
+// content the model reads the value.
 func presents(t testing.TB, value any, content ...domain.Content) domain.Tool {
 	t.Helper()
 	data, err := json.Marshal(value)

@@ -97,9 +97,9 @@ func (s *shuffle) closeLayer(r *rapid.T) {
 	_ = rapid.SampledFrom(s.layers).Draw(r, "layer").Close(context.Background())
 }
 
-// check records the pending events, and fails the test unless the offer of the
-// registry, and its verdict on every earlier offer, equal those of a fresh fold of
-// the log.
+// check records the pending events, and fails the test unless the offer of the registry,
+// and its verdict on every earlier offer, equal the offer and the verdict of a fresh fold
+// of the log.
 func (s *shuffle) check(r *rapid.T) {
 	s.store.recover()
 	m, err := s.over.Materialize(context.Background(), registry.TurnSpec{ID: s.mint.Turn()})

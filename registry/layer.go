@@ -67,13 +67,13 @@ func (ls *Layers) Application(ctx context.Context) (*Layer, error) {
 	return ls.open(ctx, events.LayerOpened{Placement: domain.Application})
 }
 
-// Location opens a layer for one directory or workspace, which its argument names. Its
-// errors are those of Application.
+// Location opens a layer for one directory or workspace, which its argument names. It
+// returns the errors of Application.
 func (ls *Layers) Location(ctx context.Context, location string) (*Layer, error) {
 	return ls.open(ctx, events.LayerOpened{Placement: domain.Location, Location: location})
 }
 
-// Session opens a layer for one session. Its errors are those of Application.
+// Session opens a layer for one session. It returns the errors of Application.
 func (ls *Layers) Session(ctx context.Context, session domain.SessionID) (*Layer, error) {
 	return ls.open(ctx, events.LayerOpened{Placement: domain.PerSession, Session: session})
 }
@@ -231,9 +231,9 @@ func (l *Layer) Scope() *Scope {
 	return &Scope{layer: l, id: l.layers.ledger.Mint().Scope()}
 }
 
-// Close takes the layer and its registrations out of effect at once, and records that.
-// Its errors are those of [Scope.Close]. A second Close only retries the events that
-// could not be recorded.
+// Close takes the layer and its registrations out of effect at once, and records that. It
+// returns the errors of [Scope.Close]. A second Close only retries the events that could
+// not be recorded.
 func (l *Layer) Close(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -27,7 +27,7 @@ func (w *world) openLayers() (open, all int) {
 	return open, all
 }
 
-// Layers.Close closes every layer that the process opened, also those whose opening had
+// Layers.Close closes every layer that the process opened, also a layer whose opening had
 // an unknown outcome, and no layer can be opened afterwards.
 func TestClosedLayersLeaveNoLayerOpen(t *testing.T) {
 	t.Parallel()

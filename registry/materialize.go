@@ -85,8 +85,8 @@ type Materialization struct {
 	definitions []domain.Definition
 }
 
-// Definitions returns the tool definitions to send to the model, in the order of the offer. It
-// returns an empty slice after Recall. The caller owns the slice.
+// Definitions returns the tool definitions to send to the model, in the order of the
+// offer. It returns an empty slice after Recall. The caller owns the slice.
 func (m *Materialization) Definitions() []domain.Definition { return slices.Clone(m.definitions) }
 
 // Offer returns the offered names and their registrations, as the event TurnMaterialized

@@ -367,8 +367,8 @@ func TestMaterializeRecordsWhatIsOwed(t *testing.T) {
 	w.wantKinds(events.LayerStream(l.ID()), "LayerOpened", "ToolsRegistered", "RegistrationClosed")
 }
 
-// No layer has a pending closing when Materialize returns, also if a closing in one
-// layer fails while Materialize records those of another.
+// No layer has a pending closing when Materialize returns, also if a closing in one layer
+// fails while Materialize records the closings of another.
 func TestNoLayerOwesAClosingWhenATurnIsMaterialized(t *testing.T) {
 	t.Parallel()
 	for late := range 3 { // the layer whose closing comes late

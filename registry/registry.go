@@ -34,10 +34,10 @@ const (
 // goroutines may call it for different calls.
 type Before func(ctx context.Context, inv domain.Invocation, call domain.Call) (json.RawMessage, error)
 
-// An After hook may rewrite the content of an output before Settle bounds it. It returns the
-// content to use. Settle treats an error of the hook like an error of the tool: a Failure,
-// Denied or Declined of package domain reaches the model, any other error is a defect. Panics
-// and hangs are handled as for [Before].
+// An After hook may rewrite the content of an output before Settle bounds it. It returns
+// the content to use. Settle treats an error of the hook like an error of the tool: a
+// Failure, Denied or Declined of package domain reaches the model, any other error is a
+// defect. Panics and hangs are handled as for [Before].
 type After func(ctx context.Context, inv domain.Invocation, call domain.Call, out domain.Output) (domain.Contents, error)
 
 // DefaultGrace is the grace period of an interrupted call where Config.Grace is zero.

@@ -16,12 +16,12 @@ import (
 // ends such a call.
 //
 // The order is: resolve the name, compare the registration with the offer, run the hooks
-// before, decode the input, record the start, run the tool, encode and present its output, run
-// the hooks after, bound the output and retain the rest, record the end.
+// before, decode the input, record the start, run the tool, encode and present its
+// output, run the hooks after, bound the output and retain the rest, record the end.
 //
-// Any other error comes from the journal or the ledger; then Settle does not know of an end on
-// record. When ctx ends, the tool has the grace period of the registry to return. Settle
-// records the end even though ctx has ended.
+// Any other error comes from the journal or the ledger; then Settle does not know of an
+// end on record. When ctx ends, the tool has the grace period of the registry to return.
+// Settle records the end even though ctx has ended.
 func (m *Materialization) Settle(ctx context.Context, j Journal, inv domain.Invocation, call domain.Call) (domain.Settlement, error) {
 	key := inflightKey{inv.Session, inv.Message, call.ID}
 	inv.Call = call.ID

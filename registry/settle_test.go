@@ -120,8 +120,7 @@ func TestOutputThatTheCodecRejectsIsNoSuccess(t *testing.T) {
 	}
 }
 
-// An output that cannot be encoded is no success, whatever its presentation would be.
-// Scenario 59.
+// An output that cannot be encoded is no success with any presentation. Scenario 59.
 func TestOutputThatCannotBeEncodedIsNoSuccessWhateverItsText(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

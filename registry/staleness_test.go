@@ -102,7 +102,7 @@ func TestDeclinedByAPersonIsReadAsItsFeedback(t *testing.T) {
 type change struct {
 	name string
 	make func(w *world, app, loc *registry.Layer, first *registry.Scope) (event domain.EventID)
-	want string // what the call answers under the policy Strict
+	want string // the text of the call under the policy Strict
 }
 
 // last returns the last event of a layer's stream.

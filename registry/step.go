@@ -9,8 +9,8 @@ import (
 )
 
 // A foreignStep describes foreign code that a call runs: a hook, a codec, the tool or a
-// write to the output store. Foreign code may panic, hang or end its goroutine, and none
-// of that may reach other calls.
+// write to the output store. Foreign code may panic, hang or end its goroutine. Other
+// calls must not be affected.
 type foreignStep struct {
 	// name names the step in the defect of a step that ended its goroutine.
 	name string

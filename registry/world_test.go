@@ -33,9 +33,9 @@ type mishap int
 
 const (
 	none     mishap = iota
-	nothing         // an error, and nothing was added
-	added           // an error, and everything was added
-	mistaken        // ErrTooLarge, and nothing was added
+	nothing         // an error, and no event was added
+	added           // an error, and all events were added
+	mistaken        // ErrTooLarge, and no event was added
 )
 
 // A shaky store is a store whose appends fail on request.
@@ -358,7 +358,7 @@ func (j *journal) keep(ctx context.Context, d events.Draft, before func(context.
 
 // A drawer stores outputs in a map.
 type drawer struct {
-	refuse error // what Keep returns, where it is not nil
+	refuse error // the error of Keep; nil: Keep succeeds
 	mu     struct {
 		sync.Mutex
 		kept      map[domain.Ref][]byte

@@ -56,9 +56,8 @@ func (p *pausingStore) counted(at int) int {
 	return before
 }
 
-// A prompt that is admitted while a run reads the log is answered, whichever read it is:
-// at the beginning of the run, between two steps, or when the run decides whether it is
-// idle.
+// A prompt that is admitted during any read of a run is answered: at the beginning of the
+// run, between two steps, or when the run decides whether it is idle.
 func TestPromptAdmittedAtAnyReadOfARunIsAnswered(t *testing.T) {
 	t.Parallel()
 	reads := admitAt(t, 0, false)

@@ -23,9 +23,9 @@
 //   - A call is settled against the recorded offer of its turn, never against a
 //     later one.
 //   - A recovery asks no model and runs no tool.
-//   - A step that appends nothing ends the run with [ErrNoProgress].
+//   - A step that appends no event ends the run with [ErrNoProgress].
 //   - A reply that has a call without an ID, or two calls with the same ID, is
-//     recorded as refused with the reason. None of its calls runs, and the run
+//     recorded as refused with the reason. No call of it runs, and the run
 //     ends with [ErrBadReply].
 //   - A process is dead if its lease ran out, or if it had no lease and the judging
 //     process holds the store exclusively. Silence alone is no proof.
@@ -51,8 +51,8 @@
 // Run returns [ErrNoSession], [ErrImported], [ErrElsewhere], [ErrNoProgress],
 // [ErrBadReply], [ErrBroken] and events.ErrUnknownKind. Admit returns
 // [ErrOtherText], and Note [ErrNotRunning]. [ErrLeaseLost] is the cause with which
-// the context of a Lease ends. A *events.Conflict says that another process
-// appends to the session; the run then stops and records nothing.
+// the context of a Lease ends. A *events.Conflict reports that another process
+// appends to the session; the run then stops and records no event.
 //
 // Package registry settles calls, and package conversation decides which messages
 // a model sees. The tests in crash_test.go cut the power at each append of a

@@ -27,10 +27,10 @@ const (
 // recorded, halt returns that error joined to the reason, and the next run or
 // recovery ends the open calls.
 //
-// halt first resolves appends of the run of unknown outcome, because a reply or a
-// start in them needs an end too. It records nothing if another process owns the
-// session, or if the run was a recovery, which the next recovery completes. A failure
-// that left nothing open is not recorded as an interruption.
+// halt first resolves appends of the run with an open outcome, because a reply or a start
+// in them needs an end too. It records no event if another process owns the session, or
+// if the run was a recovery, which the next recovery completes. A failure that left no
+// call or request open is not recorded as an interruption.
 func (c *runState) halt(ctx context.Context, failed error) error {
 	c.journal.close()
 	foreign := errors.Is(failed, events.ErrConflict) || errors.Is(failed, ErrElsewhere) || errors.Is(failed, events.ErrUnknownKind)

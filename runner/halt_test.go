@@ -26,7 +26,7 @@ type mishap struct {
 	adds       bool
 	interrupts bool
 	err        error
-	later      error // what it answers each time that the same records are added again; nil: it adds them
+	later      error // the error for each repetition of the same records; nil: it adds them
 }
 
 func mishaps() []mishap {

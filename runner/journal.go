@@ -92,8 +92,8 @@ func (j *sessionJournal) tracks(key messageCall) bool {
 	return ok
 }
 
-// cause returns the causation ID for the next event of a call: its start, or its reply before
-// it began.
+// cause returns the causation ID for the next event of a call: its start, or its reply
+// before it began.
 func (j *sessionJournal) cause(key messageCall) domain.EventID {
 	j.mu.Lock()
 	defer j.mu.Unlock()

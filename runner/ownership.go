@@ -43,9 +43,9 @@ func (c *runState) checkOwner(ctx context.Context, next step) error {
 }
 
 // layersOf returns the layers that identify the process of open calls, each once: the
-// layers of the tools that the last turn offered or hid or, if it has none, of the last
-// reply with an offer, together with the layers of the offers and starts of the open
-// calls.
+// layers of the tools that the last turn offered or hid or, if that turn has no tools, of
+// the last reply with an offer, together with the layers of the offers and starts of the
+// open calls.
 func layersOf(s *conversation.State, open []openCall) (layers []domain.LayerID) {
 	add := func(tool domain.Offered) {
 		if !tool.Layer.IsZero() && !slices.Contains(layers, tool.Layer) {

@@ -29,19 +29,20 @@ type run struct {
 // without ending the run. If Run returns nil, the model has read every message admitted
 // before the call, unless the steps were used up.
 //
-// If ctx ends, Run records the end of open calls as interrupted, records the interruption, and
-// returns the cause of ctx. It does the same, with the reason shutdown, after an error of the
-// provider or the ledger, ErrBroken and ErrNoProgress. It records nothing after ErrElsewhere,
-// ErrNoSession, ErrImported, events.ErrUnknownKind, or a *events.Conflict, which says that
-// another process appends to the session. The session can be run again after any error.
+// If ctx ends, Run records the end of open calls as interrupted, records the
+// interruption, and returns the cause of ctx. It does the same, with the reason shutdown,
+// after an error of the provider or the ledger, ErrBroken and ErrNoProgress. It records
+// nothing after ErrElsewhere, ErrNoSession, ErrImported, events.ErrUnknownKind, or a
+// *events.Conflict, which says that another process appends to the session. The session
+// can be run again after any error.
 func (r *Runner) Run(ctx context.Context, session domain.SessionID) error {
 	return r.drive(ctx, session, false)
 }
 
-// Recover ends the open work of a session without asking the model. It ends calls
-// that began as lost. It settles the other calls against the registry, where a tool
-// that a dead process offered is stale. It dismisses open permission requests. Its
-// errors are those of Run.
+// Recover ends the open work of a session without asking the model: calls that began are
+// lost, calls that did not are settled against the registry, where the offer of a dead
+// process is stale, and open permission requests are dismissed. Its errors are those of
+// Run.
 func (r *Runner) Recover(ctx context.Context, session domain.SessionID) error {
 	return r.drive(ctx, session, true)
 }

@@ -55,8 +55,8 @@ type AllowedRules interface {
 // Config.Parallel is zero.
 const DefaultParallel = 8
 
-// A Config configures a [Runner]. Ledger and Registry are required; each other field says what
-// its zero value means.
+// A Config configures a [Runner]. Ledger and Registry are required; each other field says
+// what its zero value means.
 type Config struct {
 	// Ledger is the log. Required.
 	Ledger *events.Ledger

@@ -147,8 +147,8 @@ func (c *runState) recordEnds(ctx context.Context, calls []openCall, how func(op
 	return c.journal.record(ctx, c.endDrafts(calls, how)...)
 }
 
-// endDrafts returns the drafts of the ends of calls, cut to the registry's limits. The cause
-// of an end is the start of its call, or the reply if the call did not begin.
+// endDrafts returns the drafts of the ends of calls, cut to the registry's limits. The
+// cause of an end is the start of its call, or the reply if the call did not begin.
 func (c *runState) endDrafts(calls []openCall, how func(openCall) domain.Settlement) []events.Draft {
 	drafts := make([]events.Draft, len(calls))
 	for i, a := range calls {

@@ -41,8 +41,8 @@ func (c *runState) ask(ctx context.Context, last bool) error {
 }
 
 // recordTurn records a turn. The turn must show the session exactly as the log has it, so
-// recordTurn returns false and records nothing if the session has gained events since the step
-// was planned, such as an admitted message. The run then plans again.
+// recordTurn returns false and records nothing if the session has gained events since the
+// step was planned, such as an admitted message. The run then plans again.
 func (c *runState) recordTurn(ctx context.Context, turn events.TurnMaterialized) (event domain.EventID, ok bool, err error) {
 	release, err := c.admits.acquire(ctx)
 	if err != nil {
@@ -60,8 +60,8 @@ func (c *runState) recordTurn(ctx context.Context, turn events.TurnMaterialized)
 	return recorded[0].ID, true, nil
 }
 
-// maxCallID is the maximum length of a call ID in bytes. Each event of the call repeats the
-// ID.
+// maxCallID is the maximum length of a call ID in bytes. Each event of the call repeats
+// the ID.
 const maxCallID = 1024
 
 // A badReply is an ErrBadReply with the reason. The log has the reply as refused.

@@ -195,8 +195,8 @@ func (s *Server) checkExpected(ctx context.Context, w clientAppend) (appendResul
 }
 
 // appendAtEnd appends at the end of a stream, unless the stream already has the
-// records. It looks their IDs up in the stream's entries, and appends after
-// exactly those entries. If another append comes first, the store reports a
+// records. It looks their IDs up in the stream's entries, and appends after the
+// last of these entries. If another append comes first, the store reports a
 // conflict, and appendAtEnd looks the IDs up again. An ID that several callers
 // append concurrently is therefore written once.
 //
@@ -389,8 +389,8 @@ func appendResponse(w clientAppend, done appendResult) *streams.AppendResp {
 	return &streams.AppendResp{Result: &streams.AppendResp_Success_{Success: success}}
 }
 
-// wrongVersion encodes a conflict: the expected and the current revision, both
-// in the fields of current clients and in those of clients for version 20.6.0.
+// wrongVersion encodes a conflict: the expected and the current revision, in the
+// fields of current clients and also in the fields of clients for version 20.6.0.
 func wrongVersion(x expectedRevision, length events.Revision) *streams.AppendResp_WrongExpectedVersion {
 	m := &streams.AppendResp_WrongExpectedVersion{}
 	if length == 0 {

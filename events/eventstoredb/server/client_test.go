@@ -327,7 +327,8 @@ func TestDeleteAndTombstoneAreRefused(t *testing.T) {
 	}
 }
 
-// An append over the limit is refused, and none of its events is stored.
+// An append over the limit is refused as a whole: the server stores no event of
+// it.
 func TestTooLargeAppendIsRefusedWhole(t *testing.T) {
 	t.Parallel()
 	store := eventstest.NewSlice()

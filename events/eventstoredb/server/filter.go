@@ -26,8 +26,8 @@ type filter struct {
 	prefixes []string
 	regex    *regexp.Regexp
 	// interval is the number of entries examined between two checkpoints: the
-	// window times the multiplier of the request. It is 0 for a bounded read,
-	// which sends no checkpoints.
+	// window times the multiplier of the request. A bounded read sends no
+	// checkpoints and ignores it.
 	interval uint64
 }
 

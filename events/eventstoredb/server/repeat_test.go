@@ -17,7 +17,7 @@ import (
 )
 
 // An appendCase is an append of events that letters identify. Its expected
-// revision is the last revision, or none, any or exists.
+// revision is "at" with the revision at, or "none", "any" or "exists".
 type appendCase struct {
 	stream, expect, events string
 	at                     uint64

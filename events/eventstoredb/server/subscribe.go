@@ -53,9 +53,9 @@ type subscriber struct {
 }
 
 // subscribe sends the entries after a start point, and then new entries as they
-// are appended, until the call ends or the server shuts down. It never returns
-// nil before that. It confirms the subscription before the first entry, and only
-// after it has checked the start point.
+// are appended, until the call ends or the server shuts down. It confirms the
+// subscription before the first entry, and only after it has checked the start
+// point.
 func (s *Server) subscribe(q readRequest, to streams.Streams_ReadServer) error {
 	ctx, release := s.untilShutdown(to.Context())
 	defer release()

@@ -102,8 +102,8 @@ func (n *Nodes) openRemote(ctx context.Context, ref domain.Ref) (Reader, error) 
 	return o, nil
 }
 
-// Stat returns the metadata of a blob from the local store or from a node. Its errors
-// are those of Open; for a pruned blob it returns the metadata as well.
+// Stat returns the metadata of a blob from the local store or from a node. It returns the
+// errors of Open; for a pruned blob it returns the metadata as well.
 func (n *Nodes) Stat(ctx context.Context, ref domain.Ref) (domain.Retained, error) {
 	retained, err := n.BlobStore.Stat(ctx, ref)
 	if !errors.Is(err, outputs.ErrNotFound) {
@@ -119,8 +119,8 @@ func (n *Nodes) Stat(ctx context.Context, ref domain.Ref) (domain.Retained, erro
 	return retained, nil
 }
 
-// Verify reads a whole blob from the local store or from a node, and compares it with
-// its metadata and with the settlement event. Its errors are those of Open.
+// Verify reads a whole blob from the local store or from a node, and compares it with its
+// metadata and with the settlement event. It returns the errors of Open.
 func (n *Nodes) Verify(ctx context.Context, ref domain.Ref) error {
 	err := n.BlobStore.Verify(ctx, ref)
 	if !errors.Is(err, outputs.ErrNotFound) {

@@ -134,7 +134,7 @@ func TestOutputIsFoundByTheLog(t *testing.T) {
 	}
 }
 
-// Addresses of running processes come before those of ended ones.
+// Addresses of running processes come before addresses of ended processes.
 func TestTheLivingAreAskedFirst(t *testing.T) {
 	t.Parallel()
 	for name, log := range logs(t) {

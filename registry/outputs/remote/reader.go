@@ -25,8 +25,9 @@ type Reader interface {
 	Retained() domain.Retained
 }
 
-// A BlobStore stores blobs. Its methods are those of [outputs.Store], with the same
-// errors. Implementations are safe for concurrent use.
+// A BlobStore stores blobs. Each method does the same as the method of [outputs.Store]
+// with that name, and returns the same errors. Implementations are safe for concurrent
+// use.
 type BlobStore interface {
 	Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error)
 	Confirm(ctx context.Context, settlement domain.EventID) error

@@ -24,7 +24,7 @@ type Backend struct {
 	Log         events.Scanner
 	Outputs     remote.BlobStore
 	Checkpoints Checkpoints
-	// Close closes them. Nil: there is nothing to close.
+	// Close closes them. Nil: the caller has nothing to close.
 	Close func() error
 }
 
@@ -38,8 +38,8 @@ type backend struct {
 	Backend
 	// owned is the folder of the holder. Nil: another process is the holder.
 	owned *ownedFolder
-	// client is the connection to the holder. Nil: this process is the holder, or
-	// reads the folder while there is none.
+	// client is the connection to the holder. Nil: this process is the holder, or reads
+	// the folder while there is no holder.
 	client *Client
 	// gone ends with errGone when the backend is lost, and with events.ErrClosed when
 	// the Store closes.

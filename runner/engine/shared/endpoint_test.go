@@ -91,7 +91,7 @@ func (r *recorder) take(conn net.Conn, cfg *tls.Config) {
 	r.conns++
 	r.mu.Unlock()
 	_ = conn.SetDeadline(time.Now().Add(3 * time.Second))
-	text, _ := io.ReadAll(plain) // an error ends what it was sent
+	text, _ := io.ReadAll(plain) // an error ends the bytes that it received
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.bytes = append(r.bytes, text...)
@@ -155,8 +155,8 @@ func TestAnotherProcessAtThePortGetsNoPassword(t *testing.T) {
 	}
 }
 
-// Each holder has a certificate and a password of its own, and a client with those of
-// an earlier holder is refused.
+// Each holder has a certificate and a password of its own, and refuses a client of an
+// earlier holder.
 func TestEachStartHasItsOwnSecrets(t *testing.T) {
 	t.Parallel()
 	_, one := serveFolder(t)

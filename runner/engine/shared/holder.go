@@ -39,8 +39,8 @@ type BackupReport struct {
 	Written embedded.Written `json:"written"`
 }
 
-// A HolderConfig says what a holder serves. Dir and Outputs are required. The caller
-// owns the stores, and closes them after the Holder.
+// A HolderConfig configures a holder. Dir and Outputs are required. The caller owns the
+// stores, and closes them after the Holder.
 type HolderConfig struct {
 	// Dir is the folder for the endpoint file.
 	Dir string
@@ -68,7 +68,7 @@ type HolderConfig struct {
 	Logger *slog.Logger
 }
 
-// The paths that a Holder serves in addition to those of package remote. All but
+// The paths that a Holder serves in addition to the paths of package remote. All but
 // outputsPath need the password in each request; package remote checks it below
 // outputsPath.
 const (

@@ -15,7 +15,7 @@ import (
 // next holder after a takeover. It is valid until the Store closes.
 func (s *Store) Outputs() remote.BlobStore { return folderOutputs{s} }
 
-// A folderOutputs is the blob store at the current holder. Its methods are those of
+// A folderOutputs is the blob store at the current holder. It implements
 // remote.BlobStore.
 type folderOutputs struct{ store *Store }
 

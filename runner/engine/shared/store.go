@@ -25,9 +25,9 @@ const DefaultTimeout = 20 * time.Second
 type Config struct {
 	// Command is the name of this process in the endpoint, as in "ledger run".
 	Command string
-	// Process is the ID of this process in the log, now or later. Zero: it has none.
-	// The endpoint has it, so that the next holder knows at once that this process is
-	// dead if it is killed while it is the holder.
+	// Process is the ID of this process in the log, now or later. Zero: it has no ID. The
+	// endpoint has it, so that the next holder knows at once that this process is dead if
+	// it is killed while it is the holder.
 	Process domain.ProcessID
 	// Timeout is how long the Store waits for an unresponsive holder. 0: DefaultTimeout.
 	Timeout time.Duration
@@ -134,8 +134,8 @@ func (s *Store) setCurrent(b *backend) {
 	})
 }
 
-// backend returns the current backend. If that is lost, it waits for the search for
-// the next, which it starts if none is running. It returns events.ErrClosed after
+// backend returns the current backend. If that is lost, it waits for the search for the
+// next one, and starts the search unless it is running. It returns events.ErrClosed after
 // Close, the cause of ctx, or the error of the search.
 func (s *Store) backend(ctx context.Context) (*backend, error) {
 	s.mu.Lock()
