@@ -27,7 +27,7 @@ const (
 // recorded, halt returns that error joined to the reason, and the next run or
 // recovery ends the open calls.
 //
-// halt first resolves appends of the run with an open outcome, because a reply or a start
+// halt first resolves appends of the run of unknown outcome, because a reply or a start
 // in them needs an end too. It records no event if another process owns the session, or
 // if the run was a recovery, which the next recovery completes. A failure that left no
 // call or request open is not recorded as an interruption.

@@ -128,17 +128,17 @@ func (l Unrecovered) MarshalJSON() ([]byte, error) {
 	}{l.Session, l.Err.Error()})
 }
 
-// RecoverAll ends the open work of dead processes. It closes their layers with the reason
-// events.ProcessLost, ends the open calls and permission requests of sessions as
-// [Runner.Recover] does, and then records the end of the processes. It skips imported
-// sessions and sessions that a process of w.Others may be running: their last turn
-// offered its tools, or their calls run under its layers. Work that an earlier recovery
-// has ended is not ended again.
+// RecoverAll ends the open work of dead processes. It closes their layers with the
+// reason events.ProcessLost, ends the open calls and permission requests of sessions
+// as [Runner.Recover] does, and then records the end of the processes. It skips
+// imported sessions, and sessions that a process of w.Others may be running: that
+// process owns a layer of the tools that the last turn offered, or of the open calls.
+// Work that an earlier recovery has ended is not ended again.
 //
-// A session that cannot be recovered for a reason of its own does not stop the others:
-// RecoverAll reports a session with an unknown kind of event, or with another appender,
-// in Left. An error of the store ends the recovery; RecoverAll returns it with the report
-// so far.
+// A session that cannot be recovered for a reason of its own does not stop the
+// others: RecoverAll reports a session with an unknown kind of event, or with another
+// appender, in Left. An error of the store ends the recovery; RecoverAll returns it
+// with the report so far.
 func (r *Runner) RecoverAll(ctx context.Context, w Orphans) (RecoveryReport, error) {
 	done := RecoveryReport{Processes: []domain.ProcessID{}, Layers: []domain.LayerID{}, Sessions: []domain.SessionID{}}
 	dead := map[domain.ProcessID]bool{}

@@ -39,10 +39,10 @@ func (r *Runner) Run(ctx context.Context, session domain.SessionID) error {
 	return r.drive(ctx, session, false)
 }
 
-// Recover ends the open work of a session without asking the model: calls that began are
-// lost, calls that did not are settled against the registry, where the offer of a dead
-// process is stale, and open permission requests are dismissed. Its errors are those of
-// Run.
+// Recover ends the open work of a session without asking the model. It ends calls that
+// began as lost. It settles the other calls against the registry, where a tool that a
+// dead process offered is stale. It dismisses open permission requests. It returns the
+// errors of Run.
 func (r *Runner) Recover(ctx context.Context, session domain.SessionID) error {
 	return r.drive(ctx, session, true)
 }
