@@ -320,11 +320,16 @@ func (f *sessionFile) readMessage(s parsedRecord) {
 }
 
 // recordKey returns the permanent name of a record within its session, from which the
-// IDs of its events derive, and whether the record is repeated. The name is the uuid;
-// a further record with the uuid but another message also has the digest of its line
-// in the name. A record without a uuid is named by the digest and number of its line.
-// Equal lines without a uuid are repetitions only if they have a time, as two equal
-// untimed records can be separate facts.
+// IDs of its events derive, and whether the record is a repetition of an earlier one:
+//
+//   - A record with a new uuid has the uuid as its name.
+//   - A record with the uuid and message of an earlier record is a repetition.
+//   - A record with the uuid of an earlier record and another message has the uuid
+//     and the digest of its line as its name. It is a repetition if an equal line
+//     came before.
+//   - A record without a uuid has the digest of its line and the number of equal
+//     lines so far as its name. It is a repetition if an equal line came before and
+//     it has a time: two equal records without a time can be separate facts.
 func (f *sessionFile) recordKey(r fileRecord, document []byte) (key string, again bool) {
 	if r.UUID == "" {
 		whole := sumParts(document)

@@ -9,7 +9,7 @@ import (
 )
 
 // A contentDigest is the first 16 bytes of a SHA-256. Two different records of a file
-// do not have the same by chance.
+// are practically certain to have different digests.
 type contentDigest [16]byte
 
 // sumParts returns the digest of the lengths and bytes of parts. The lengths

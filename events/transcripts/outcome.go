@@ -165,9 +165,10 @@ func userFeedback(text string) string {
 	return "feedback: " + truncate(message, maxContext)
 }
 
-// abortedOutcome returns the outcome of a command that was stopped without the error
-// flag, and otherwise end. Both the text and the structured value must show the
-// interruption, as a command can print such a text.
+// abortedOutcome returns the outcome of a command that was stopped although its
+// result lacks the error flag: an interruption by the user or by a deadline. It
+// returns end for any other result. Both the text and the structured value must show
+// the interruption, because a command can print such a text.
 func abortedOutcome(end callOutcome, output string, structuredValue json.RawMessage) callOutcome {
 	// The text alone is no sign, as a command can print it.
 	aborted := strings.Contains(output, "Command was aborted before completion")

@@ -81,8 +81,8 @@ func (r *modelReply) merge(m chatMessage, at time.Time) {
 }
 
 // addText appends a text to texts within the limits of the event. It ignores a text
-// that the reply has already: a record that is repeated with another uuid brings it
-// again.
+// that the reply has already, because a record that is repeated with another uuid has
+// the same text.
 func (f *sessionFile) addText(r *modelReply, texts *[]string, text, name string) {
 	if text == "" || slices.Contains(*texts, text) {
 		return

@@ -9,9 +9,9 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// partSuffix returns the end of the name of an event that comes from a part of a
-// record. It is empty for the first part, whose event thus has the name of the
-// record.
+// partSuffix returns the suffix that distinguishes the names of events from different
+// parts of one record. It is empty for the first part, so that its event has the name
+// of the record.
 func partSuffix(part, place int) string {
 	if part == 0 && place == 0 {
 		return ""
