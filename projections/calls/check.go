@@ -158,9 +158,9 @@ func (s *State) checkOrder(known *session, c *callRecord, v events.Envelope) {
 	}
 }
 
-// checkStart checks the start of a call: it comes before the end and once, unless
-// both starts are idempotent. The call runs under the registration that its turn
-// offered, or under one of the same known fingerprint.
+// checkStart checks the start of a call. The start comes before the end. A second
+// start is a breach unless both starts are idempotent. The call runs under the
+// registration that its turn offered, or under one with the same known fingerprint.
 func (s *State) checkStart(known *session, c *callRecord, e events.CallStarted, v events.Envelope) {
 	again := func(law Law, format string, args ...any) {
 		s.report(exception(law, c.Key(), c.Tool, s.at(v), format, args...))

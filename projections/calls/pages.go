@@ -78,10 +78,9 @@ type cachedPage struct {
 	bytes  []byte
 }
 
-// packed returns the encoding of a call, which must be packed. The bytes belong to
-// the reader and the pages. They are valid until the reader decompresses a page in
-// place of theirs, at the latest until a call is packed: the caller decodes them at
-// once.
+// packed returns the encoding of a call, which must be packed. The caller decodes the
+// bytes at once and keeps no reference: the reader overwrites them when it caches
+// another page, and packing a call can overwrite them too.
 func (r *pageReader) packed(number int) []byte {
 	at := r.pages.places[number]
 	page := r.page(int(at.page))[at.from:]

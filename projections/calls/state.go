@@ -172,9 +172,9 @@ type State struct {
 	again pageReader
 	// scratch is the buffer in which the fold encodes one call.
 	scratch []byte
-	// changes counts the events of layers and registrations. allLive has for each
-	// offer the value of changes plus one at which all its tools were last found in
-	// effect, or 0.
+	// changes counts the events of layers and registrations. allLive has an element
+	// for each offer: the value of changes, plus one, when the last check found all
+	// its tools in effect, or 0 if no check did.
 	changes int
 	allLive []int
 	// active holds the registrations of a name in a layer that are not closed, oldest

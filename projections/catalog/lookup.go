@@ -214,12 +214,12 @@ type activeSpan struct {
 // of the registration or of its layer, or the registration that has hidden it without
 // interruption. The event is zero for a registration that the layers never had.
 //
-// The algorithm goes back in time from the end of the registration. While some other
-// registration hid it until that ordinal, it moves to the beginning of the earliest
-// such span, as the registration was out of effect since then. Spans that touch or
-// overlap thus count as one interruption, and the event that began the first of them
-// is the result. Closed spans that ended earlier do not count, because the
-// registration was in effect after them.
+// Displaced goes back in time from the end of the registration, or from now if it is
+// active. At each step it looks for spans of other registrations that hid it just
+// before that time, and goes to the beginning of the earliest of them. It stops where
+// no other registration hid it. Hiding spans that touch or overlap thus count as one,
+// and the result is the event that began the first of them. A hiding span that ended
+// before does not count, because the registration was in effect after it.
 func (s *State) Displaced(layers []domain.LayerID, offered domain.Offered) (domain.EventID, bool) {
 	if e, ok := s.Effective(layers, offered.Name); ok && e.Registration == offered.Registration && e.Layer == offered.Layer {
 		return domain.EventID{}, false
@@ -242,8 +242,8 @@ func (s *State) Displaced(layers []domain.LayerID, offered domain.Offered) (doma
 	}
 }
 
-// earliest returns the span with the first beginning among the ones that began before
-// an ordinal and lasted until it or longer, and whether there is one.
+// earliest returns the span that began first, among the spans that began before the
+// ordinal until and did not end before it. It returns false if there is no such span.
 func earliest(spans []activeSpan, until int) (first activeSpan, ok bool) {
 	for _, h := range spans {
 		if h.began < until && h.end >= until && (!ok || h.began < first.began) {
@@ -253,8 +253,9 @@ func earliest(spans []activeSpan, until int) (first activeSpan, ok bool) {
 	return first, ok
 }
 
-// hiders returns the spans of all registrations that hide, or hid, registration i of
-// l under a name: the later ones of the same layer and all of higher layers.
+// hiders returns the spans of all registrations of a name that hide registration i of
+// l, or hid it before they closed: the later registrations of the same layer and all
+// of higher layers.
 func (s *State) hiders(layers []domain.LayerID, l *layerIndex, i int, name domain.Name) []activeSpan {
 	var spans []activeSpan
 	above := false
@@ -273,7 +274,7 @@ func (s *State) hiders(layers []domain.LayerID, l *layerIndex, i int, name domai
 	return spans
 }
 
-// span returns the span of the registration with index j of a layer.
+// span returns the span of the registration with index i of a layer.
 func (s *State) span(l *layerIndex, i int) activeSpan {
 	_, end := l.end(i)
 	if end == 0 {

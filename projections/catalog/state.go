@@ -162,7 +162,8 @@ func (s *State) add(l Layer) {
 	}
 }
 
-// find indexes the registration with index i, the last of the layer so far.
+// find adds the registration with index i, the last of the layer so far, to the
+// indexes of the layer.
 func (l *layerIndex) find(i int) {
 	r := &l.Registrations[i]
 	l.byID[r.ID] = i

@@ -17,8 +17,9 @@ type ackWindow struct {
 	watermark events.Position
 }
 
-// A windowSlot is the position of a record in flight, or the last position of a row
-// of finished or skipped records that follows a record in flight.
+// A windowSlot is a position in the window. It is the position of a record in flight,
+// or of the last one in a row of finished or skipped records that follows a record in
+// flight.
 type windowSlot struct {
 	at   events.Position
 	done bool

@@ -41,8 +41,9 @@ type ConsumerStore interface {
 
 // A Relay publishes the records of a store. It is safe for concurrent use. Several
 // relays of one store, in this process and others, exclude each other with their
-// Locker: a consumer is changed only under the lock of its document, and the index
-// and a retry request under a short lock of their own.
+// Locker. A relay changes a consumer only under the lock of the consumer's document.
+// It changes the index and a retry request only under locks of their own, which it
+// holds for a short time.
 type Relay struct {
 	store     events.Store
 	consumers ConsumerStore

@@ -23,11 +23,12 @@ type retryRequest struct {
 func retryRequestName(consumer string) string { return documentName(consumer) + "/retry" }
 
 // Retry publishes dead letters again: the ones at these positions, or all if no
-// position is given. A run of this relay starts at once, a run elsewhere within its
-// SaveInterval; without a run, the next one does it first. Retry returns the number
-// of dead letters to retry once the request is durable; it does not wait for the
-// target. A request to a run of this relay is saved with the consumer. An unknown
-// name is an ErrNoConsumer.
+// position is given. It returns the number of dead letters to retry, and does not
+// wait for the target. The request is durable when Retry returns, except that a
+// request to a run of this relay is saved with the consumer, later. Such a run starts
+// the retry at once, a run of another process within its SaveInterval. If the
+// consumer does not run, its next run retries the dead letters first. An unknown name
+// is an ErrNoConsumer.
 func (d *Relay) Retry(ctx context.Context, name string, positions ...events.Position) (n int, err error) {
 	if r := d.activeRun(name); r != nil {
 		return r.retry(positions), nil

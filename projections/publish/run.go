@@ -337,11 +337,11 @@ func (r *run) advanceLocked() {
 	}
 }
 
-// deadLetter adds a record to the dead letters of the consumer and finishes it; a
-// record that is one already is updated. At a limit of the policy it returns an
-// ErrTooManyDeadLetters instead and leaves the record unfinished, so that the next
-// run begins with it or before it. tries are the attempts that count against the
-// record, and err is the error of the last.
+// deadLetter adds a record to the dead letters of the consumer, or updates its entry
+// if it is one already, and finishes the record. At a limit of the policy it instead
+// returns an ErrTooManyDeadLetters and leaves the record unfinished, so that the next
+// run begins with it or before it. tries is the number of attempts that count against
+// the record, and err the error of the last attempt.
 func (r *run) deadLetter(p outgoing, tries int, err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

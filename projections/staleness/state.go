@@ -57,18 +57,19 @@ func (o offer) key() string {
 	return string(key) + projections.OfferKey(o.Tools)
 }
 
-// A Turn is the offer of one turn, with a verdict on each tool. It merges
-// several events that record parts of the turn.
+// A Turn is the offer of one turn, with a verdict on each tool. It merges the events
+// that record parts of the turn.
 type Turn struct {
 	Session domain.SessionID
 	Turn    domain.TurnID
 	// Event is the first event that materialized the turn.
 	Event domain.EventID
-	// Layers are the layers of the turn, in rising precedence: the ones that
-	// the offered tools belong to, and the ones of the same processes that
-	// were open then for the application, for a location of the session or of
-	// an offered tool, or for the session. A layer that opened later is not
-	// included: it cannot make a call of this turn stale.
+	// Layers are the layers of the turn, in rising precedence. They are the
+	// layers of the offered tools, and other layers of the same processes that
+	// were open at the turn: those of the application, of the session's
+	// location, of the location of an offered tool, and of the session. A layer
+	// that opened later is not included, because it cannot make a call of this
+	// turn stale.
 	Layers []domain.LayerID
 	// Offers are in the order in which the model saw the tools.
 	Offers []Offer
