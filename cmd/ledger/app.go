@@ -15,6 +15,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/sessions"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/runner"
 )
@@ -26,9 +27,7 @@ type app struct {
 	*stores.Opener            // opens the store that --store or the environment names
 	in              io.Reader // the standard input
 
-	dead       []string      // the IDs that recover --process declares dead
-	recovering bool          // the command is recover
-	lease      time.Duration // length of this process's lease in a shared store: LEDGER_LEASE
+	lease time.Duration // length of this process's lease in a shared store: LEDGER_LEASE
 }
 
 // newApp returns an app that prints to p and reads standard input from in. It draws the
@@ -69,15 +68,12 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return exit
 }
 
-// minLease is the shortest lease that a process can renew in time.
-const minLease = time.Second
-
 // settings sets the defaults of the format, the color mode, the lease and the timeout, and
 // overrides them from the environment. Cobra applies the flags later, so a flag wins.
 func (a *app) settings() error {
 	a.Format, a.Color = render.AsTable, render.ColorAuto
 	a.lease = runner.DefaultLease
-	if err := a.duration("LEDGER_LEASE", minLease, &a.lease); err != nil {
+	if err := a.duration("LEDGER_LEASE", sessions.MinLease, &a.lease); err != nil {
 		return err
 	}
 	if err := a.duration("LEDGER_PATIENCE", time.Millisecond, &a.Timeout); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/sessions"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/runner/engine"
@@ -147,7 +148,7 @@ func (a *app) revokeApprovals(ctx context.Context, ids []string, reason string) 
 	}); err != nil {
 		return err
 	}
-	return a.working(ctx, a.Open, func(p *program) error {
+	return a.launcher().With(ctx, a.Open, func(p *sessions.ActiveProcess) error {
 		found, err := a.approvalsNamed(ctx, p.Store, ids)
 		if err != nil {
 			return err

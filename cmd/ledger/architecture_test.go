@@ -90,6 +90,15 @@ var importRules = map[string]importRule{
 		"projections/publish", "registry", "registry/outputs", "registry/outputs/remote", "runner", "runner/engine/shared",
 		"cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
 	}, []string{"github.com/prometheus/client_golang"}},
+	"cmd/ledger/sessions": {[]string{
+		"domain", "events", "projections", "projections/conversation", "registry", "registry/outputs", "registry/outputs/remote",
+		"builtins", "builtins/permission", "builtins/workspace", "runner", "runner/engine", "runner/providers/script",
+		"cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
+	}, []string{"github.com/charmbracelet/x"}},
+	"cmd/ledger/demo": {[]string{
+		"domain", "events", "projections/calls", "registry", "builtins/permission", "runner", "runner/providers/script",
+		"cmd/ledger/render", "cmd/ledger/sessions", "cmd/ledger/stores", "cmd/ledger/verify",
+	}, []string{"golang.org/x/sys"}},
 	"cmd/ledger/doctor": {[]string{
 		"domain", "events", "events/eventstoredb", "runner", "runner/engine/shared",
 		"cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
@@ -104,7 +113,7 @@ var importRules = map[string]importRule{
 	"cmd/ledger/maintenance": {[]string{
 		"events", "events/embedded", "events/embedded/integrity", "events/embedded/storedir", "projections", "registry/outputs", "runner", "runner/engine", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
 	}, nil},
-	"cmd/ledger":                    {[]string{"*"}, []string{"github.com/spf13/cobra", "github.com/charmbracelet/x", "github.com/dustin/go-humanize", "github.com/go-json-experiment/json", "golang.org/x/sys", "golang.org/x/term"}},
+	"cmd/ledger":                    {[]string{"*"}, []string{"github.com/spf13/cobra", "github.com/charmbracelet/x", "github.com/go-json-experiment/json", "golang.org/x/term"}},
 	"projections/publish":           {[]string{"domain", "events", "projections"}, []string{"github.com/ThreeDotsLabs/watermill", "github.com/BurntSushi/toml", "github.com/cenkalti/backoff/v5", "golang.org/x/sync"}},
 	"projections/publish/bus":       {[]string{"domain", "events", "projections"}, []string{"github.com/ThreeDotsLabs/watermill", "github.com/cenkalti/backoff/v5"}},
 	"projections/publish/jetstream": {[]string{"projections/publish"}, []string{"github.com/ThreeDotsLabs/watermill", "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats", "github.com/nats-io/nats.go"}},

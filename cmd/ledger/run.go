@@ -3,26 +3,33 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/settlement-ledger/ledger/builtins"
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
-	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/sessions"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/projections"
 	"github.com/settlement-ledger/ledger/projections/calls"
-	"github.com/settlement-ledger/ledger/projections/conversation"
 	"github.com/settlement-ledger/ledger/runner"
 	"github.com/settlement-ledger/ledger/runner/providers/script"
 )
+
+// launcher returns a Launcher with the inputs of a.
+func (a *app) launcher() *sessions.Launcher {
+	return &sessions.Launcher{
+		Printer: a.Printer, Opener: a.Opener, Version: version(), Lease: a.lease,
+		Approver: a.approver, Person: osUser(), InputSummary: gist,
+	}
+}
 
 // runCommands returns the commands that run sessions or recover them.
 func (a *app) runCommands() []*cobra.Command {
@@ -31,7 +38,7 @@ func (a *app) runCommands() []*cobra.Command {
 
 // A runFlags holds the flags of run and resume.
 type runFlags struct {
-	setup
+	sessions.Setup
 	script    string   // path of the trajectory
 	rulesFile string   // empty: the default rules
 	env       []string // names of further variables for bash commands
@@ -39,37 +46,37 @@ type runFlags struct {
 
 // ready checks the flags, reads the files that they name and fills in the setup. It
 // returns the trajectory, which is also the provider of replies.
-func (f *runFlags) ready() (speaks *script.Script, err error) {
-	if f.approvalLife < 0 {
-		return nil, fault.Usage("--approval-life is %v: give how long an approval counts, or 0 for one without an end", f.approvalLife)
+func (f *runFlags) ready() (replies *script.Script, err error) {
+	if f.ApprovalLife < 0 {
+		return nil, fault.Usage("--approval-life is %v: give how long an approval counts, or 0 for one without an end", f.ApprovalLife)
 	}
-	if f.steps < 0 {
-		return nil, fault.Usage("--steps is %d: give how many replies there may be, or 0 for any number", f.steps)
+	if f.Steps < 0 {
+		return nil, fault.Usage("--steps is %d: give how many replies there may be, or 0 for any number", f.Steps)
 	}
-	if info, err := os.Stat(f.workspace); err != nil || !info.IsDir() {
-		return nil, fault.WithHint(fmt.Errorf("--workspace: %s is not a folder that can be opened: %w", f.workspace, cmp.Or(err, fs.ErrInvalid)), "name a folder that exists")
+	if info, err := os.Stat(f.Workspace); err != nil || !info.IsDir() {
+		return nil, fault.WithHint(fmt.Errorf("--workspace: %s is not a folder that can be opened: %w", f.Workspace, cmp.Or(err, fs.ErrInvalid)), "name a folder that exists")
 	}
-	if f.environment, err = environment(f.env); err != nil {
+	if f.Environment, err = environment(f.env); err != nil {
 		return nil, err
 	}
-	if f.rules, err = loadRules(f.rulesFile); err != nil {
+	if f.Rules, err = loadRules(f.rulesFile); err != nil {
 		return nil, err
 	}
-	if speaks, err = speaker(f.script); err != nil {
+	if replies, err = loadScript(f.script); err != nil {
 		return nil, err
 	}
-	f.provider = speaks
-	return speaks, nil
+	f.Provider = replies
+	return replies, nil
 }
 
 // add adds the flags to cmd.
 func (f *runFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.script, "script", "", "the trajectory whose replies are spoken: an ATIF 1.x file")
-	flags.StringVar(&f.workspace, "workspace", ".", "the folder that the tools work in")
+	flags.StringVar(&f.Workspace, "workspace", ".", "the folder that the tools work in")
 	flags.StringVar(&f.rulesFile, "rules", "", "a file of permission rules, one on each line: EFFECT ACTION RESOURCE")
-	flags.DurationVar(&f.approvalLife, "approval-life", 0, "how long an answer for always counts, such as 8h (0: until it is revoked)")
-	flags.IntVar(&f.steps, "steps", 0, "replies to one prompt at most; the last without tools (0: any number)")
+	flags.DurationVar(&f.ApprovalLife, "approval-life", 0, "how long an answer for always counts, such as 8h (0: until it is revoked)")
+	flags.IntVar(&f.Steps, "steps", 0, "replies to one prompt at most; the last without tools (0: any number)")
 	flags.StringArrayVar(&f.env, "env", nil, "a variable that bash commands get besides the usual ones; may be repeated")
 	must(cmd.MarkFlagFilename("script", "json"))
 	must(cmd.MarkFlagDirname("workspace"))
@@ -106,7 +113,7 @@ keeps what they print.`,
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().StringVar(&f.agent, "agent", "build", "the agent whose session it is")
+	cmd.Flags().StringVar(&f.Agent, "agent", "build", "the agent whose session it is")
 	return cmd
 }
 
@@ -129,6 +136,7 @@ again) and then asks for the replies that the session does not hold yet.`,
 
 // recoverCommand returns the command ledger recover.
 func (a *app) recoverCommand() *cobra.Command {
+	var dead []string // the IDs of the processes that the user declares dead
 	cmd := &cobra.Command{
 		Use: "recover", Short: "End what dead processes left open; run nothing",
 		Example: "  ledger recover\n  ledger recover && ledger verify\n  ledger recover --store esdb://db-1:2113 --process prc_…4K2P9Q",
@@ -144,53 +152,13 @@ as it is. So is a session that holds a kind of event that this program does not
 know: it is listed with the reason, and the other sessions are recovered.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			a.recovering = true
-			return a.working(cmd.Context(), a.Open, func(p *program) error { return a.showRecovered(p.recovered) })
+			l := a.launcher()
+			l.Recover, l.Dead = true, func(j *runner.Liveness) error { return nameDead(j, dead) }
+			return l.With(cmd.Context(), a.Open, func(p *sessions.ActiveProcess) error { return l.ShowRecovery(p.Recovery) })
 		},
 	}
-	cmd.Flags().StringSliceVar(&a.dead, "process", nil, "a process without a lease that you know is dead")
+	cmd.Flags().StringSliceVar(&dead, "process", nil, "a process without a lease that you know is dead")
 	return cmd
-}
-
-// working opens a store with open, records this process in it, calls use, records
-// the end of the process and closes the store.
-func (a *app) working(ctx context.Context, open func(context.Context) (*stores.Store, error), use func(*program) error) error {
-	s, err := open(ctx)
-	if err != nil {
-		return err
-	}
-	p, err := a.begin(ctx, s)
-	if err != nil {
-		return err
-	}
-	return errors.Join(use(p), p.end(ctx))
-}
-
-// showRecovered prints the result of a recovery.
-func (a *app) showRecovered(r recovered) error {
-	return a.Object(r, func() {
-		if len(r.Processes)+len(r.Layers)+len(r.Sessions)+len(r.Left)+r.Outputs == 0 {
-			a.Line("Nothing was left open.")
-		} else {
-			a.Line("Ended %s, %s and what was open in %s.", render.Count(len(r.Processes), "dead process"),
-				render.Count(len(r.Layers), "layer"), render.Count(len(r.Sessions), "session"))
-		}
-		for _, id := range r.Sessions {
-			a.Line("  %s", render.ShortID(id))
-		}
-		for _, l := range r.Left {
-			a.Line("Left %s as it is, with open calls: %s", render.ShortID(l.Session), render.OneLine(l.Err.Error(), 200))
-		}
-		if r.Outputs > 0 {
-			a.Line("Removed %s that no settlement names, %s.", render.Count(r.Outputs, "output"), render.Bytes(r.Bytes))
-		}
-		for _, p := range r.Living {
-			a.Line("%s, process %d on %s, lives until %s at least.", render.ShortID(p.Process), p.PID, p.Host, a.ShortTime(p.Until))
-		}
-		for _, p := range r.Unknown {
-			a.Line("%s, process %d on %s, has no lease: if you know that it is dead, name it with --process.", render.ShortID(p.Process), p.PID, p.Host)
-		}
-	})
 }
 
 // environment returns the environment of bash commands: the builtin list of
@@ -207,8 +175,8 @@ func environment(names []string) ([]string, error) {
 	return builtins.FilterEnvironment(os.Environ(), names...), nil
 }
 
-// speaker parses the trajectory at path, the value of --script.
-func speaker(path string) (*script.Script, error) {
+// loadScript parses the trajectory at path, the value of --script.
+func loadScript(path string) (*script.Script, error) {
 	if path == "" {
 		f := fault.Usage("no replies: --script is not given")
 		f.Hint = "name a trajectory with --script FILE; ledger demo shows one at work"
@@ -229,29 +197,29 @@ func speaker(path string) (*script.Script, error) {
 // runSession opens a new session in the workspace and runs it. It makes the store if
 // there is none.
 func (a *app) runSession(ctx context.Context, f runFlags, prompt string) error {
-	speaks, err := f.ready()
+	replies, err := f.ready()
 	if err != nil {
 		return err
 	}
-	if f.agent == "" {
+	if f.Agent == "" {
 		return fault.Usage("--agent is empty: name the agent whose session it is")
 	}
-	if prompt == "" && len(speaks.Prompts(0)) == 0 {
+	if prompt == "" && len(replies.Prompts(0)) == 0 {
 		return fault.Usage("no prompt: the trajectory %s begins without one, and none is given", f.script)
 	}
-	return a.working(ctx, a.OpenOrCreate, func(p *program) error {
-		b, err := p.open(ctx, a, f.setup)
+	return a.launcher().With(ctx, a.OpenOrCreate, func(p *sessions.ActiveProcess) error {
+		r, err := p.OpenWorkspace(ctx, f.Setup)
 		if err != nil {
 			return err
 		}
-		defer b.root.Close()
-		session, err := b.Runner.Open(ctx, events.SessionOpened{
-			Agent: domain.AgentID(f.agent), Location: b.root.Path(), Model: speaks.Model(),
+		defer r.Root.Close()
+		session, err := r.Runner.Open(ctx, events.SessionOpened{
+			Agent: domain.AgentID(f.Agent), Location: r.Root.Path(), Model: replies.Model(),
 		})
 		if err != nil {
 			return err
 		}
-		return a.carry(ctx, b, speaks, session, prompt)
+		return r.Continue(ctx, replies, session, prompt)
 	})
 }
 
@@ -259,31 +227,31 @@ func (a *app) runSession(ctx context.Context, f runFlags, prompt string) error {
 // of the session. Unless elsewhere is set it runs in the recorded location in place
 // of the workspace of f.
 func (a *app) resumeSession(ctx context.Context, f runFlags, id string, elsewhere bool) error {
-	speaks, err := f.ready()
+	replies, err := f.ready()
 	if err != nil {
 		return err
 	}
-	return a.working(ctx, a.Open, func(p *program) error {
-		session, err := p.resumable(ctx, id)
+	return a.launcher().With(ctx, a.Open, func(p *sessions.ActiveProcess) error {
+		session, err := resumable(ctx, p.Store, id)
 		if err != nil {
 			return err
 		}
-		f.agent = string(session.Agent)
+		f.Agent = string(session.Agent)
 		if !elsewhere {
-			f.workspace = cmp.Or(session.Location, f.workspace)
+			f.Workspace = cmp.Or(session.Location, f.Workspace)
 		}
-		b, err := p.open(ctx, a, f.setup)
+		r, err := p.OpenWorkspace(ctx, f.Setup)
 		if err != nil {
 			return err
 		}
-		defer b.root.Close()
-		return a.carry(ctx, b, speaks, session.ID, "")
+		defer r.Root.Close()
+		return r.Continue(ctx, replies, session.ID, "")
 	})
 }
 
 // resumable returns the session that id refers to. An imported session is a fault.
-func (p *program) resumable(ctx context.Context, id string) (calls.Session, error) {
-	s, err := stores.Current(ctx, p.Store, calls.Projection())
+func resumable(ctx context.Context, store *stores.Store, id string) (calls.Session, error) {
+	s, err := stores.Current(ctx, store, calls.Projection())
 	if err != nil {
 		return calls.Session{}, err
 	}
@@ -299,138 +267,25 @@ func (p *program) resumable(ctx context.Context, id string) (calls.Session, erro
 	return session, nil
 }
 
-// carry alternates between admitting the prompts of the trajectory and running the
-// session, until the trajectory ends or the session stops, and prints the result. A
-// non-empty prompt replaces the prompts before the first reply.
-func (a *app) carry(ctx context.Context, b *bench, speaks *script.Script, session domain.SessionID, prompt string) error {
-	w := a.watch(a.Err, session)
-	ran := w.during(ctx, b.Store, func() error {
-		for {
-			n, err := b.admit(ctx, speaks, session, prompt)
-			if err != nil {
-				return err
-			}
-			// The session holds every reply of the trajectory.
-			if n >= speaks.Len() {
-				a.tellUnanswered(speaks)
-				return nil
-			}
-			if err := b.Run(ctx, session); err != nil && !errors.Is(err, script.ErrExhausted) {
-				return err
-			}
-			s, err := b.Conversation(ctx, session)
-			// Without this check, a run that adds no reply would repeat for ever.
-			if err != nil || s.Interrupted != nil || script.CountReplies(s) == n {
-				return err
-			}
+// nameDead moves the processes of --process from j.Unknown to j.Dead. A named
+// process with a valid lease is a conflict fault.
+func nameDead(j *runner.Liveness, named []string) error {
+	for _, name := range named {
+		p, err := pick("process", name, processCandidates(slices.Concat(j.Dead, j.Living, j.Unknown)))
+		if err != nil {
+			return err
 		}
-	})
-	return errors.Join(ran, a.showRun(context.WithoutCancel(ctx), b.Store, session))
-}
-
-// tellUnanswered prints a hint if the trajectory ends with a prompt.
-func (a *app) tellUnanswered(speaks *script.Script) {
-	if n := len(speaks.Prompts(speaks.Len())); n > 0 {
-		fmt.Fprintf(a.Err, "hint: the trajectory ends with %s and no reply\n", render.Count(n, "prompt"))
-	}
-}
-
-// admit admits the prompts before the next reply that the session does not hold yet,
-// and returns the index of that reply.
-func (b *bench) admit(ctx context.Context, speaks *script.Script, session domain.SessionID, prompt string) (int, error) {
-	s, err := b.Conversation(ctx, session)
-	if err != nil {
-		return 0, err
-	}
-	n := script.CountReplies(s)
-	prompts := speaks.Prompts(n)
-	if n == 0 && prompt != "" {
-		prompts = []string{prompt}
-	}
-	// Skip the prompts that an earlier run admitted and that no reply has answered.
-	for _, text := range prompts[min(waiting(s), len(prompts)):] {
-		if err := b.Runner.Admit(ctx, session, b.Ledger.Mint().Message(), text); err != nil {
-			return n, err
+		same := func(other events.ProcessStarted) bool { return other.Process == p.Process }
+		if slices.ContainsFunc(j.Living, same) {
+			f := fault.Usage("process %s may be alive: its lease runs until %s", p.Process, p.Until.UTC().Format(time.RFC3339))
+			f.Exit, f.Code = fault.ExitConflict, "alive"
+			f.Hint = fmt.Sprintf("end process %d on %s, and run this again when its lease has run out", p.PID, p.Host)
+			return f
+		}
+		if i := slices.IndexFunc(j.Unknown, same); i >= 0 {
+			j.Dead = append(j.Dead, j.Unknown[i])
+			j.Unknown = slices.Delete(j.Unknown, i, i+1)
 		}
 	}
-	return n, nil
+	return nil
 }
-
-// waiting returns the number of prompts at the end of the conversation, behind the
-// last reply.
-func waiting(s *conversation.State) int {
-	n := 0
-	for i := len(s.Messages) - 1; i >= 0 && s.Messages[i].Prompt != nil; i-- {
-		n++
-	}
-	return n
-}
-
-// A runResult is the JSON result of run and resume.
-type runResult struct {
-	Session  domain.SessionID `json:"session"`
-	Calls    int              `json:"calls"`
-	Open     int              `json:"open"`     // calls without a settlement
-	Outcomes map[string]int   `json:"outcomes"` // number of settled calls by outcome
-	Stopped  *string          `json:"stopped"`  // why the session was interrupted; null: it was not
-	Text     string           `json:"text"`     // of the last reply
-}
-
-// showRun folds the session from the log and prints its result.
-func (a *app) showRun(ctx context.Context, s *stores.Store, session domain.SessionID) error {
-	p := conversation.Projection()
-	c, err := projections.Fold(p, p.Init(), s.Ledger.Read(ctx, events.SessionStream(session), 0))
-	if err != nil {
-		return err
-	}
-	r := runResultOf(c)
-	return a.Object(r, func() {
-		if r.Text != "" {
-			a.Line("%s", render.Printable(r.Text))
-		}
-		a.Line("%s", a.Styled(render.Dim, fmt.Sprintf("%s: %s; ledger session show %s", render.ShortID(session), tally(r), shortTail(session))))
-	})
-}
-
-// runResultOf returns the result of a conversation.
-func runResultOf(c *conversation.State) runResult {
-	r := runResult{Session: c.Session, Outcomes: map[string]int{}}
-	for _, m := range c.Messages {
-		if m.Reply == nil {
-			continue
-		}
-		r.Text = m.Reply.Text
-		for _, call := range m.Reply.Calls {
-			r.Calls++
-			if call.Settlement == nil {
-				r.Open++
-				continue
-			}
-			r.Outcomes[call.Settlement.Outcome.String()]++
-		}
-	}
-	if c.Interrupted != nil {
-		r.Stopped = render.OrNull(strings.TrimSpace("interrupted by " + c.Interrupted.Reason.String() + " " + c.Interrupted.Detail))
-	}
-	return r
-}
-
-// tally returns the number of calls and of each outcome, for a person.
-func tally(r runResult) string {
-	parts := []string{render.Count(r.Calls, "call")}
-	for _, o := range domain.Outcomes() {
-		if n := r.Outcomes[o.String()]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, o))
-		}
-	}
-	return strings.Join(parts, ", ")
-}
-
-// shortTail returns the last six characters of an ID, which commands accept for the
-// ID.
-func shortTail(id fmt.Stringer) string {
-	text := id.String()
-	return text[max(0, len(text)-6):]
-}
-
-var _ runner.Provider = (*script.Script)(nil)

@@ -108,11 +108,11 @@ func (a *app) serve(ctx context.Context, o serve.Options, publishFile string) (e
 // recoverServed ends the work of dead processes in a store that this process serves, and
 // returns the number of ended things as arguments of slog. It does not close the store.
 func (a *app) recoverServed(ctx context.Context, s *stores.Store) ([]any, error) {
-	p, err := a.begin(ctx, s.Borrowed())
+	p, err := a.launcher().Start(ctx, s.Borrowed())
 	if err != nil {
 		return nil, err
 	}
-	r := p.recovered
+	r := p.Recovery
 	return []any{"processes", len(r.Processes), "layers", len(r.Layers), "sessions", len(r.Sessions), "left", len(r.Left), "outputs", r.Outputs}, p.Process.Close(ctx)
 }
 

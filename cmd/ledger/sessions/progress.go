@@ -1,0 +1,133 @@
+package sessions
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// A progressPrinter prints the progress of a session while it runs: a line for each
+// settled call, and one for each text of a reply, refused reply and interruption. It
+// reads the log only. It is not safe for concurrent use: during joins its follower
+// before it reads the rest.
+type progressPrinter struct {
+	*Launcher
+	to      io.Writer // the standard error of the command
+	session domain.SessionID
+	started map[string]time.Time   // when each call began, by callName
+	calls   map[string]domain.Call // the calls of all replies, by callName
+	handled events.Revision        // the revision of the last event that handleAll received
+}
+
+// PrintProgress calls work, and prints to to what the session records meanwhile: a line
+// for each settled call, and one for each text of a reply, refused reply and
+// interruption. It returns the error of work, or else that of reading the log.
+func (l *Launcher) PrintProgress(ctx context.Context, to io.Writer, s *stores.Store, session domain.SessionID, work func() error) error {
+	w := &progressPrinter{Launcher: l, to: to, session: session, started: map[string]time.Time{}, calls: map[string]domain.Call{}}
+	return w.during(ctx, s, work)
+}
+
+// during calls work and prints the progress of the session meanwhile. It prints no
+// event recorded before. When work returns it joins the follower and prints the
+// rest.
+func (w *progressPrinter) during(ctx context.Context, s *stores.Store, work func() error) error {
+	stream := events.SessionStream(w.session)
+	from, err := s.Head(ctx)
+	if err != nil {
+		return err
+	}
+	if err := w.handleAll(s.Ledger.Read(ctx, stream, w.handled), false); err != nil {
+		return err
+	}
+	following, stop := context.WithCancel(ctx)
+	var follower sync.WaitGroup
+	follower.Go(func() {
+		// An error here loses no line: during reads the rest after work.
+		_ = w.handleAll(s.Ledger.Follow(following, from), true)
+	})
+	err = work()
+	stop()
+	follower.Wait()
+	if rest := w.handleAll(s.Ledger.Read(context.WithoutCancel(ctx), stream, w.handled), true); err == nil {
+		err = rest
+	}
+	return err
+}
+
+// handleAll handles the events of the session behind revision w.handled, in order. It
+// prints them only if print is set.
+func (w *progressPrinter) handleAll(envelopes func(func(events.Envelope, error) bool), print bool) error {
+	for v, err := range envelopes {
+		if err != nil {
+			return err
+		}
+		if v.Stream != events.SessionStream(w.session) || v.Revision != w.handled+1 {
+			continue
+		}
+		w.handled = v.Revision
+		w.handle(v, print)
+	}
+	return nil
+}
+
+// handle notes an event, and prints it if print is set.
+func (w *progressPrinter) handle(v events.Envelope, print bool) {
+	switch e := v.Event.(type) {
+	case events.ReplyReceived:
+		for _, c := range e.Calls {
+			w.calls[callName(e.Message, c.ID)] = c
+		}
+		if text := render.OneLine(e.Text, 100); print && text != "" {
+			w.printLine("%s", w.Styled(render.Dim, text))
+		}
+	case events.CallStarted:
+		w.started[callName(e.Message, e.Call)] = v.Time
+	case events.CallSettled:
+		if print {
+			w.printSettled(v.Time, e)
+		}
+	case events.ReplyRefused:
+		if print {
+			w.printLine("%s", w.Styled(render.Yellow, "■ reply refused: "+render.OneLine(e.Reason, 100)))
+		}
+	case events.SessionInterrupted:
+		if print {
+			w.printLine("%s", w.Styled(render.Yellow, strings.TrimSpace("■ interrupted by "+e.Reason.String()+" "+e.Detail)))
+		}
+	}
+}
+
+// printLine prints one line, truncated to the width of the terminal.
+func (w *progressPrinter) printLine(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if width := w.ErrColumns(); width > 0 {
+		text = ansi.Truncate(text, width, "…")
+	}
+	fmt.Fprintln(w.to, text)
+}
+
+// callName returns a key for a call that is unique in its session.
+func callName(message domain.MessageID, call domain.CallID) string {
+	return message.String() + "/" + string(call)
+}
+
+// printSettled prints the outcome and the duration of a call that settled at at.
+func (w *progressPrinter) printSettled(at time.Time, e events.CallSettled) {
+	name := callName(e.Message, e.Call)
+	took := ""
+	if begun, ok := w.started[name]; ok {
+		took = render.Duration(at.Sub(begun))
+	}
+	w.printLine("  %s  %-12s %6s  %s", w.PaddedOutcome(e.Outcome.String(), 18), render.OneLine(e.Tool, 24), took,
+		w.Styled(render.Dim, render.OneLine(w.InputSummary(w.calls[name].Input), render.TextWidth)))
+}

@@ -1,0 +1,151 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections"
+	"github.com/settlement-ledger/ledger/projections/conversation"
+	"github.com/settlement-ledger/ledger/runner/providers/script"
+)
+
+// Continue alternates between admitting the prompts of the trajectory and running the
+// session, until the trajectory ends or the session stops, and prints the result. A
+// non-empty prompt replaces the prompts before the first reply.
+func (r *SessionRunner) Continue(ctx context.Context, replies *script.Script, session domain.SessionID, prompt string) error {
+	l := r.launcher
+	ran := l.PrintProgress(ctx, l.Err, r.Store, session, func() error {
+		for {
+			n, err := r.Admit(ctx, replies, session, prompt)
+			if err != nil {
+				return err
+			}
+			// The session holds every reply of the trajectory.
+			if n >= replies.Len() {
+				l.hintUnanswered(replies)
+				return nil
+			}
+			if err := r.Run(ctx, session); err != nil && !errors.Is(err, script.ErrExhausted) {
+				return err
+			}
+			s, err := r.Conversation(ctx, session)
+			// Without this check, a run that adds no reply would repeat for
+			// ever.
+			if err != nil || s.Interrupted != nil || script.CountReplies(s) == n {
+				return err
+			}
+		}
+	})
+	return errors.Join(ran, l.showRun(context.WithoutCancel(ctx), r.Store, session))
+}
+
+// hintUnanswered prints a hint if the trajectory ends with a prompt.
+func (l *Launcher) hintUnanswered(replies *script.Script) {
+	if n := len(replies.Prompts(replies.Len())); n > 0 {
+		fmt.Fprintf(l.Err, "hint: the trajectory ends with %s and no reply\n", render.Count(n, "prompt"))
+	}
+}
+
+// Admit admits the prompts before the next reply that the session does not hold yet,
+// and returns the index of that reply.
+func (r *SessionRunner) Admit(ctx context.Context, replies *script.Script, session domain.SessionID, prompt string) (int, error) {
+	s, err := r.Conversation(ctx, session)
+	if err != nil {
+		return 0, err
+	}
+	n := script.CountReplies(s)
+	prompts := replies.Prompts(n)
+	if n == 0 && prompt != "" {
+		prompts = []string{prompt}
+	}
+	// Skip the prompts that an earlier run admitted and that no reply has answered.
+	for _, text := range prompts[min(unansweredPrompts(s), len(prompts)):] {
+		if err := r.Runner.Admit(ctx, session, r.Ledger.Mint().Message(), text); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// unansweredPrompts returns the number of prompts at the end of the conversation,
+// behind the last reply.
+func unansweredPrompts(s *conversation.State) int {
+	n := 0
+	for i := len(s.Messages) - 1; i >= 0 && s.Messages[i].Prompt != nil; i-- {
+		n++
+	}
+	return n
+}
+
+// A RunResult is the JSON result of run and resume.
+type RunResult struct {
+	Session  domain.SessionID `json:"session"`
+	Calls    int              `json:"calls"`
+	Open     int              `json:"open"`     // calls without a settlement
+	Outcomes map[string]int   `json:"outcomes"` // number of settled calls by outcome
+	Stopped  *string          `json:"stopped"`  // why the session was interrupted; null: it was not
+	Text     string           `json:"text"`     // of the last reply
+}
+
+// showRun folds the session from the log and prints its result.
+func (l *Launcher) showRun(ctx context.Context, s *stores.Store, session domain.SessionID) error {
+	p := conversation.Projection()
+	c, err := projections.Fold(p, p.Init(), s.Ledger.Read(ctx, events.SessionStream(session), 0))
+	if err != nil {
+		return err
+	}
+	r := resultOf(c)
+	return l.Object(r, func() {
+		if r.Text != "" {
+			l.Line("%s", render.Printable(r.Text))
+		}
+		l.Line("%s", l.Styled(render.Dim, fmt.Sprintf("%s: %s; ledger session show %s", render.ShortID(session), countOutcomes(r), shortTail(session))))
+	})
+}
+
+// resultOf returns the result of a conversation.
+func resultOf(c *conversation.State) RunResult {
+	r := RunResult{Session: c.Session, Outcomes: map[string]int{}}
+	for _, m := range c.Messages {
+		if m.Reply == nil {
+			continue
+		}
+		r.Text = m.Reply.Text
+		for _, call := range m.Reply.Calls {
+			r.Calls++
+			if call.Settlement == nil {
+				r.Open++
+				continue
+			}
+			r.Outcomes[call.Settlement.Outcome.String()]++
+		}
+	}
+	if c.Interrupted != nil {
+		r.Stopped = render.OrNull(strings.TrimSpace("interrupted by " + c.Interrupted.Reason.String() + " " + c.Interrupted.Detail))
+	}
+	return r
+}
+
+// countOutcomes returns the number of calls and of each outcome, for a person.
+func countOutcomes(r RunResult) string {
+	parts := []string{render.Count(r.Calls, "call")}
+	for _, o := range domain.Outcomes() {
+		if n := r.Outcomes[o.String()]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, o))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// shortTail returns the last six characters of an ID, which commands accept for the
+// ID.
+func shortTail(id fmt.Stringer) string {
+	text := id.String()
+	return text[max(0, len(text)-6):]
+}
