@@ -74,9 +74,9 @@ func (t mediaLimitError) Error() string {
 	return fmt.Sprintf("%s is over the limit of %d %s", fmt.Sprintf(t.format, t.size), t.limit, t.unit)
 }
 
-// checkMedia returns a mediaLimitError if the data of media exceed the media limit, or
-// their types and names the byte limit, or their number the line limit. Otherwise it
-// returns nil.
+// checkMedia returns a mediaLimitError if media exceed a limit, and otherwise nil.
+// The media limit bounds their data in base64, the byte limit their types and names,
+// and the line limit their number.
 func (l Limits) checkMedia(media []domain.Media) error {
 	var size, labels int64
 	for _, m := range media {
@@ -164,8 +164,9 @@ func around(marker, first, last string) string {
 	return first + "\n\n" + marker + "\n\n" + last
 }
 
-// sample returns the first and last lines of a text, n lines in total, the first part
-// with the odd one. For a text of at most n lines it returns the text and an empty tail.
+// sample returns the first and the last lines of a text, n lines in total. If n is
+// odd, the first part has one line more. For a text of at most n lines it returns the
+// text and an empty tail.
 func sample(text string, n int) (first, last string) {
 	lines := strings.Split(text, "\n")
 	if len(lines) <= n {

@@ -89,9 +89,9 @@ func (s *Scope) register(ctx context.Context, tools Tools, good []events.Registe
 }
 
 // Close takes the scope's registrations out of effect at once, which reveals the
-// registrations that they hid, and returns once that is durable. If it cannot be
-// recorded, Close returns ErrUnrecorded, and Materialize fails until it is; a second
-// Close retries. A call that has begun is not changed.
+// registrations that they hid. It returns once the closings are durable. If they
+// cannot be recorded, Close returns ErrUnrecorded; a second Close tries again, and
+// Materialize fails until they are on record. A call that has begun is not changed.
 func (s *Scope) Close(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

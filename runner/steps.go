@@ -74,8 +74,8 @@ func (c *runState) advance(ctx context.Context) (idles bool, err error) {
 	return c.stopped, nil
 }
 
-// isLast reports whether the run ends before a step: at idle, and at a step that asks the
-// model in a recovery or without a provider.
+// isLast reports whether the run ends instead of taking a step. It ends at idle, and
+// before a step that asks the model if the run is a recovery or has no provider.
 func (c *runState) isLast(next step) bool {
 	_, asks := next.(askModel)
 	return next == (idle{}) || asks && (c.run.recovers || c.config.Provider == nil)
@@ -98,10 +98,10 @@ func (c *runState) take(ctx context.Context, next step) (stop bool, err error) {
 	return true, nil
 }
 
-// finishIfIdle ends the run and returns true, unless a message was admitted that the run
-// must answer; then it returns false. It holds the admission semaphore while it decides:
-// a message is admitted either before, and the run answers it, or afterwards, when the
-// session is not running.
+// finishIfIdle ends the run and returns true, or returns false if the run must answer
+// a message that was admitted meanwhile. It holds the admission semaphore while it
+// decides. A message admitted before is answered by this run. A message admitted
+// afterwards finds that the session is not running.
 func (c *runState) finishIfIdle(ctx context.Context) (over bool, err error) {
 	release, err := c.admits.acquire(ctx)
 	if err != nil {
