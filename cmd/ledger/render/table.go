@@ -133,10 +133,11 @@ func fitInto(columns []column, width int) bool {
 	}
 }
 
-// shorten limits the columns texts, given by index, to the greatest common width at
-// which their sum is at most room. It reports false, and leaves the columns as they
-// are, if that width is below least and below the full width of some column. The
-// caller passes the full width of the widest of them in widest.
+// shorten finds the greatest width, from widest down to least, such that the columns
+// texts, limited to that width, need at most room. It limits these columns to that
+// width and returns true. If there is no such width, it changes no column and returns
+// false. texts has indexes of columns, and widest is the full width of the widest of
+// them.
 func shorten(columns []column, texts []int, room, widest, least int) bool {
 	for level := widest; level >= min(least, widest); level-- {
 		sum := 0

@@ -40,8 +40,8 @@ func (o *Opener) Follow(ctx context.Context, s *Store, after events.Position, ca
 	}
 }
 
-// errLeft ends the functions of a folderFollower after the body of the caller's loop
-// has ended the loop.
+// errLeft reports that the body of the caller's loop has ended the loop. It ends the
+// methods of a folderFollower.
 var errLeft = errors.New("following was left")
 
 // A folderFollower follows the log in a folder while processes open and close the

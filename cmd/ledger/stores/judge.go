@@ -9,19 +9,19 @@ import (
 	"github.com/settlement-ledger/ledger/runner"
 )
 
-// Judge classifies all processes as living, dead or unknown at the time now. It is
-// for commands that go on record themselves only if a dead process left work to
-// recover. The first argument is the fold of the processes on record.
+// Judge classifies all processes as living, dead or unknown at the time now. started
+// is the fold of the processes on record. Judge makes no exception for the caller's
+// own process, so a command that records a ProcessStarted calls Judge before.
 func (s *Store) Judge(started *runner.ProcessList, now time.Time) runner.Liveness {
 	j := started.Judge(domain.ProcessID{}, now, false)
 	s.EndHolders(&j)
 	return j
 }
 
-// EndHolders moves processes to j.Dead that cannot be at work because no other
-// process has the lock of the folder: the earlier holders of the lock, even if their
-// lease has not expired, and all processes without a lease, which need the lock to
-// work. If [Store.Holds] is false, EndHolders leaves j as it is.
+// EndHolders moves the processes to j.Dead that must have ended, because no other
+// process has the lock of the folder. These are the earlier holders of the lock, even
+// if their lease has not expired, and all processes without a lease, because they
+// need the lock to work. If [Store.Holds] is false, EndHolders leaves j as it is.
 func (s *Store) EndHolders(j *runner.Liveness) {
 	if !s.Holds() {
 		return

@@ -159,8 +159,9 @@ func (n *NodeStore) openLocked() error {
 	return nil
 }
 
-// servedLocked returns a client of the process that serves the folder, or the error
-// otherwise if the folder has no endpoint file. The caller holds mu.
+// servedLocked returns a lease of the outputs through the process that serves the
+// folder. If the folder has no endpoint file, no process serves it, and servedLocked
+// returns the error otherwise. The caller holds mu.
 func (n *NodeStore) servedLocked(otherwise error) (*outputsLease, error) {
 	at, err := shared.ReadEndpoint(n.dir)
 	if errors.Is(err, shared.ErrNoEndpoint) {
@@ -203,10 +204,10 @@ func (n *NodeStore) closeIdle() {
 	}
 }
 
-// isGone reports whether the caller should acquire the outputs again: err, returned
-// by an operation with the lease t, shows that the serving process is gone, and n is
-// open. It then forgets the client of that process. An error of outputs that this
-// process has open is never such an error.
+// isGone reports whether err, returned by an operation with the lease t, shows that
+// the process that served the outputs is gone. It then drops the client of that
+// process, and the caller acquires the outputs again. It returns false if this
+// process has the outputs open itself, or if n is closed.
 func (n *NodeStore) isGone(t *outputsLease, err error) bool {
 	if t.store != nil {
 		return false
