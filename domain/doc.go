@@ -1,13 +1,15 @@
 // Package domain defines tools, calls and settlements, and runs a tool.
 //
-// A [Tool] is made by [Make] from a [Spec] and can only call its executor. Input
-// and output cross the boundary as JSON through a [Codec], whose schema the tool
-// checks in both directions. A call passes through a chain of types, each of
-// which only the one before can produce: [Tool.Bind] checks an input and returns
-// a [Bound]; [Bound.Run] executes it and returns an [Output]; a registry limits
-// the output, stores it and records a [Settlement], the end of the call, with
-// one of the [Outcome] constants. [Settlement.ToolResult] is the text or content
-// that the model reads.
+// A [Tool] is made by [Make] from a [Spec] and can only call its executor.
+// Input and output cross the boundary as JSON through a [Codec], whose schema
+// the tool checks in both directions. A call passes through a chain of types,
+// each of which only the one before can produce:
+//
+//   - [Tool.Bind] checks an input and returns a [Bound].
+//   - [Bound.Run] executes it and returns an [Output].
+//   - A registry limits the output, stores it and records a [Settlement], the
+//     end of the call, with one of the [Outcome] constants.
+//   - [Settlement.ToolResult] is the text or content that the model reads.
 //
 // An [Offer] lists the tools that one turn of the model may call: for each
 // [Name] the registration, with the [Fingerprint] of its [Definition]. An

@@ -60,9 +60,13 @@ func preferInterruption(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", domain.ErrInterrupted, context.Cause(ctx))
 }
 
-// keep bounds an output and returns the settlement: a success; RetentionFailed or
-// MediaTooLarge if the output does not fit and cannot be retained; or an interruption if
-// the grace period ended during a write. id is the ID of the settlement.
+// keep bounds an output, stores the parts over the limits and returns the settlement. id
+// is the ID of the settlement. There are four outcomes:
+//
+//   - Succeeded.
+//   - RetentionFailed, if a part over the limits cannot be stored.
+//   - MediaTooLarge, if the media are over their limit.
+//   - Interrupted, if the grace period ended during a write.
 func (s *callExec) keep(ctx context.Context, id domain.EventID, out domain.Output) domain.Settlement {
 	within := lazyGrace{exec: s, ctx: ctx}
 	defer within.stop()

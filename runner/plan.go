@@ -47,9 +47,9 @@ type openCall struct {
 
 // plan returns the next step of a session. steps is the maximum number of replies to one
 // prompt; zero is unlimited. plan is a pure function of the recorded session, so a
-// process that resumes a session takes the step that the dead one would have taken. It
-// returns events.ErrUnknownKind for a session with events of unknown kinds, which a newer
-// program wrote.
+// process that resumes a session takes the same step as the dead process would have
+// taken. It returns events.ErrUnknownKind for a session with events of unknown kinds,
+// which a newer program wrote.
 //
 // The order of the steps matters. Permission requests come first, because their calls
 // wait for them. Calls that began come before calls that did not, since a lost call must

@@ -47,8 +47,8 @@ func (g *connector) handleClientLog(c *sharedClient, format string, args []any) 
 
 // awaitReconnect returns when a new client has connected, or when the retry timeout
 // or the store ends. It blocks the goroutine on which the old client logs, and so
-// keeps that client from searching: a search without a result would end the client,
-// and a call that reports a new leader to it would block forever.
+// prevents a search by that client. A search without a result would end the old
+// client, and a call that reports a new leader to it would then block forever.
 func (g *connector) awaitReconnect() {
 	ctx, cancel := context.WithTimeout(g.closed, g.retryTimeout)
 	defer cancel()

@@ -196,9 +196,9 @@ func (g *connector) close() {
 }
 
 // A callContext is the context of one call on the connection. It outlives the context
-// of the caller until the call has opened, but for at most cancelDelay: if a call
-// breaks off while it opens or sends, the client reads variables that its transport
-// writes when the context ends.
+// of the caller until the call has opened, but for at most cancelDelay. If the
+// context ended while the call opens or sends, the client would read variables that
+// its transport writes at that moment.
 type callContext struct {
 	context.Context
 	// opened reports that the call is open and only receives from now on. It may be

@@ -95,10 +95,14 @@ func (s *Store) consume(ctx context.Context, open func() fetchFunc, handle func(
 	})
 }
 
-// retry calls try until it succeeds, its error is not retryable, ctx ends, or the
-// tries have failed for the retry timeout of the store without progress. try calls
-// reset of its retryBackoff when it makes progress. retry returns nil, the error, the
-// cause of ctx with the last error, or ErrUnreachable.
+// retry calls try until it succeeds or one of these happens:
+//
+//   - The error of try is not retryable. retry returns it.
+//   - ctx ends. retry returns its cause with the last error.
+//   - The tries have failed for the retry timeout of the store without progress. retry
+//     returns ErrUnreachable.
+//
+// try calls reset of its retryBackoff when it makes progress.
 func (s *Store) retry(ctx context.Context, try func(*retryBackoff) error) error {
 	for p := (&retryBackoff{}); ; {
 		p.attempt()

@@ -108,11 +108,14 @@ var ErrBadNamespace = errors.New("namespace is not letters, digits and underscor
 
 // Open opens the ledger in the database that a connection string names: esdb:// or
 // kurrentdb://, with or without +discover, one node or several, with the settings of
-// the official client. It returns when the server has responded, or an error:
-// ErrBadAddress or ErrBadNamespace for invalid arguments, ErrUnreachable after
-// RetryTimeout, ErrUnauthenticated if the server rejects the credentials, ErrTooOld
-// or ErrPreRelease for a version that the store cannot use, or ErrForbidden for a
-// missing right that the Config requires. The caller closes the Store.
+// the official client. It returns when the server has responded. The caller closes the
+// Store. The errors of Open are:
+//
+//   - ErrBadAddress and ErrBadNamespace for invalid arguments
+//   - ErrUnreachable after RetryTimeout
+//   - ErrUnauthenticated if the server rejects the credentials
+//   - ErrTooOld and ErrPreRelease for a version that the store cannot use
+//   - ErrForbidden for a missing right that the Config requires
 func Open(ctx context.Context, connectionString string, cfg Config) (*Store, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err

@@ -31,10 +31,10 @@ const (
 )
 
 // An idIndex finds event IDs in streams, so that an append without an exact
-// revision can recognise a repeat however old it is. It is a cache: the first use
-// of a stream reads the headers of all its entries, each further use reads only
-// the headers of new entries, and the index evicts the least recently used
-// streams when it has more than capacity bytes. It is safe for concurrent use.
+// revision can recognise a repeat however old it is. It is safe for concurrent
+// use. It is a cache: the first use of a stream reads the headers of all its
+// entries, and each further use reads only the headers of new entries. When the
+// index has more than capacity bytes, it evicts the least recently used streams.
 //
 // Full blocks of blockIDs event IDs are Bloom filters of 4 bytes for each ID;
 // only the last, incomplete block holds the IDs themselves. A filter answers

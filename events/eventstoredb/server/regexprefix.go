@@ -16,10 +16,11 @@ const maxLiterals = 64
 // returns nil if the expression is not anchored at its start, or is too complex.
 //
 // It analyses the syntax tree from the leaves up. Each node gives a set of
-// literals that its matches begin with; a concatenation multiplies the sets of
-// its parts as long as they are exact, an alternation unites them, and every
-// other node (repetition, case folding, any character) gives the empty string,
-// which excludes no text. The result may be too wide and never too narrow.
+// literals, and each match of the node begins with one of them. A concatenation
+// multiplies the sets of its parts as long as they are exact. An alternation
+// unites the sets of its parts. Every other node (repetition, case folding, any
+// character) gives the empty string, which excludes no text. The result may be
+// too wide and never too narrow.
 func regexPrefixes(re *regexp.Regexp) (literals []string, exact bool) {
 	parsed, err := syntax.Parse(re.String(), syntax.Perl)
 	if err != nil {

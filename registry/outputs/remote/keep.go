@@ -14,11 +14,16 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// Keep is [outputs.Store.Keep] at the node. It repeats an attempt that failed in
-// transit if no byte of r was read, if r was read to its end and the node reports
-// whether it has the blob, or if r is an io.Seeker, which Keep then rewinds to its
-// offset at the call. Any other failed attempt is an outputs.ErrNotKept and an
-// [ErrUnreachable]; the node may still have the blob, unconfirmed.
+// Keep is [outputs.Store.Keep] at the node. After an attempt that failed in transit:
+//
+//   - If r was read to its end, Keep asks the node for the blob, and succeeds if the
+//     node has these bytes.
+//   - If no byte of r was read, Keep repeats the attempt.
+//   - If r is an io.Seeker, Keep rewinds it to its offset at the call and repeats the
+//     attempt.
+//
+// Any other failed attempt is an outputs.ErrNotKept and an [ErrUnreachable]; the node
+// may still have the blob, unconfirmed.
 func (c *Client) Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
 	retained, err := c.keep(ctx, ref, mime, r)
 	if err != nil && !errors.Is(err, outputs.ErrExists) && !errors.Is(err, outputs.ErrNotKept) {

@@ -20,10 +20,10 @@ type Location struct {
 	// Process is the start of the process that settled the call. It has only the ID if
 	// the start is not on record.
 	Process events.ProcessStarted
-	// Addresses are the addresses of nodes that may have the blob, the most likely first:
-	// the address of the process, and the addresses of later processes of its host, one
-	// of which may have the store open now. Later processes come latest first, and
-	// processes that are on record as ended come last.
+	// Addresses are the addresses of nodes that may have the blob, the most likely
+	// first. The address of the process comes first. Later processes of its host
+	// follow, the latest first, since one of them may have the store open now.
+	// Processes that are on record as ended come last.
 	Addresses []string
 }
 

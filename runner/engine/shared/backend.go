@@ -121,9 +121,9 @@ func (b *backend) withContext(ctx context.Context, limited bool) (context.Contex
 }
 
 // The state of the holder, running or silent, follows from the number of ticks without
-// a heartbeat. Ticks are counted, and times not compared: a client that was itself
-// stopped by a signal does not count the time in which it could not receive, so it
-// does not take the holder for unresponsive when it continues.
+// a heartbeat. The client counts ticks and does not compare times. A client that a
+// signal has stopped counts no tick meanwhile, so it does not take the holder for
+// unresponsive when it continues.
 const (
 	tick = heartbeatInterval / 2
 	// After stoppedTicks without a heartbeat, a holder that is stopped by a signal is
