@@ -64,7 +64,7 @@ func (r *Registry) rlockFlushed(ctx context.Context) error {
 }
 
 // definition returns the part of a catalog entry that a provider sends to the model.
-func definition(e catalog.Entry) domain.Definition {
+func definition(e catalog.ToolEntry) domain.Definition {
 	return domain.Definition{Name: e.Name, Description: e.Tool.Description, Input: e.Tool.Input, Output: e.Tool.Output}
 }
 

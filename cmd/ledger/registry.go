@@ -261,7 +261,7 @@ func registrationRowOf(state *catalog.State, r catalog.Registration, overlay []d
 // judge sets the effect of t, a tool of r. active are the active registrations of
 // the name, and the first of them is in effect. A closed registration is not among
 // them and keeps the zero effect.
-func (t *registeredRow) judge(active []catalog.Entry, r catalog.Registration) {
+func (t *registeredRow) judge(active []catalog.ToolEntry, r catalog.Registration) {
 	if len(active) == 0 {
 		return
 	}
@@ -272,7 +272,7 @@ func (t *registeredRow) judge(active []catalog.Entry, r catalog.Registration) {
 		}
 		return
 	}
-	if slices.ContainsFunc(active, func(e catalog.Entry) bool { return e.Registration == r.ID && e.Layer == r.Layer }) {
+	if slices.ContainsFunc(active, func(e catalog.ToolEntry) bool { return e.Registration == r.ID && e.Layer == r.Layer }) {
 		t.HiddenBy = render.OrNull(active[0].Registration)
 	}
 }

@@ -104,7 +104,7 @@ func (h naive) catalog(layers []domain.LayerID) (found []domain.Offered) {
 }
 
 // offers returns the offered parts of entries.
-func offers(entries []catalog.Entry) (offers []domain.Offered) {
+func offers(entries []catalog.ToolEntry) (offers []domain.Offered) {
 	for _, e := range entries {
 		offers = append(offers, e.Offered)
 	}

@@ -5,7 +5,7 @@
 // [State] holds every [Layer] with every [Registration] that it ever had. Given
 // layers in rising precedence, [State.Effective] resolves one name,
 // [State.Catalog] lists all entries in effect, and [State.Overlay] lists the
-// entries of a name that hide each other. An [Entry] is one tool of a
+// entries of a name that hide each other. A [ToolEntry] is one tool of a
 // registration. A state folded up to a position is the catalog as of that
 // position.
 //

@@ -63,10 +63,10 @@ func (l *layerIndex) copy() Layer {
 
 // entry returns the entry of a name in the registration with index i, which must have
 // the name.
-func (l *layerIndex) entry(i int, name domain.Name) Entry {
+func (l *layerIndex) entry(i int, name domain.Name) ToolEntry {
 	r := &l.Registrations[i]
 	t, _ := r.tool(name)
-	return Entry{
+	return ToolEntry{
 		Offered: domain.Offered{Name: name, Registration: r.ID, Layer: l.ID, Fingerprint: t.Fingerprint},
 		Tool:    t, Scope: r.Scope, Placement: l.Placement, At: r.At,
 	}
@@ -90,7 +90,7 @@ func (l *layerIndex) top(name domain.Name) (int, bool) {
 // Effective resolves a name in layers of rising precedence, and reports
 // whether an entry is in effect. In one layer that is the latest active
 // registration of the name. A closed or unknown layer has no entry in effect.
-func (s *State) Effective(layers []domain.LayerID, name domain.Name) (Entry, bool) {
+func (s *State) Effective(layers []domain.LayerID, name domain.Name) (ToolEntry, bool) {
 	for _, id := range slices.Backward(layers) {
 		l, ok := s.index[id]
 		if !ok {
@@ -100,7 +100,7 @@ func (s *State) Effective(layers []domain.LayerID, name domain.Name) (Entry, boo
 			return l.entry(i, name), true
 		}
 	}
-	return Entry{}, false
+	return ToolEntry{}, false
 }
 
 // Catalog returns all entries in effect in layers of rising precedence, in
@@ -108,8 +108,8 @@ func (s *State) Effective(layers []domain.LayerID, name domain.Name) (Entry, boo
 // oldest active registrations, and within one registration in the order of its
 // tools. The entry of a higher layer takes the place of the entry that it
 // hides; its other names follow in their own order.
-func (s *State) Catalog(layers []domain.LayerID) []Entry {
-	var entries []Entry
+func (s *State) Catalog(layers []domain.LayerID) []ToolEntry {
+	var entries []ToolEntry
 	at := map[domain.Name]int{}
 	for _, id := range layers {
 		l, ok := s.index[id]
@@ -130,11 +130,11 @@ func (s *State) Catalog(layers []domain.LayerID) []Entry {
 
 // effective returns the entries in effect in one layer, in definition order. A name
 // comes at the place of its oldest active registration, with the tool of its latest.
-func (l *layerIndex) effective() []Entry {
+func (l *layerIndex) effective() []ToolEntry {
 	if l.Ended != 0 {
 		return nil
 	}
-	var entries []Entry
+	var entries []ToolEntry
 	seen := map[domain.Name]bool{}
 	for _, i := range l.active {
 		for _, t := range l.Registrations[i].Tools {
@@ -152,8 +152,8 @@ func (l *layerIndex) effective() []Entry {
 // Overlay returns every active entry of a name in layers of rising precedence:
 // first the one in effect, then the hidden ones, in the order in which they
 // would come into effect.
-func (s *State) Overlay(layers []domain.LayerID, name domain.Name) []Entry {
-	var entries []Entry
+func (s *State) Overlay(layers []domain.LayerID, name domain.Name) []ToolEntry {
+	var entries []ToolEntry
 	for _, id := range slices.Backward(layers) {
 		l, ok := s.index[id]
 		if !ok || l.Ended != 0 {

@@ -63,9 +63,9 @@ func (r *Registration) tool(name domain.Name) (events.RegisteredTool, bool) {
 	return events.RegisteredTool{}, false
 }
 
-// An Entry is one tool of a registration, as a name resolves to it. At is the time of
+// A ToolEntry is one tool of a registration, as a name resolves to it. At is the time of
 // the registration.
-type Entry struct {
+type ToolEntry struct {
 	domain.Offered
 	Tool      events.RegisteredTool
 	Scope     domain.ScopeID
