@@ -11,12 +11,12 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// A codec encodes an event as JSON, or decodes one, key by key in the order in
+// A jsonCodec encodes an event as JSON, or decodes one, key by key in the order in
 // which the keys are written. The same code does both, so that they cannot
 // differ. It produces the bytes and values of encoding/json, and reads only
 // JSON in the form that it writes. It fails on any other JSON, and the caller
 // then uses encoding/json. Decoded values share no memory with the document.
-type codec struct {
+type jsonCodec struct {
 	buf      []byte // the document: written so far, or to read
 	pos      int    // offset of the next byte to read
 	reading  bool
@@ -25,16 +25,16 @@ type codec struct {
 }
 
 // fail marks the document as unsupported by the codec.
-func (c *codec) fail() { c.failed = true }
+func (c *jsonCodec) fail() { c.failed = true }
 
 // complete reports whether the codec decoded the whole document.
-func (c *codec) complete() bool { return !c.failed && c.pos == len(c.buf) }
+func (c *jsonCodec) complete() bool { return !c.failed && c.pos == len(c.buf) }
 
 // remaining returns the bytes not decoded yet.
-func (c *codec) remaining() []byte { return c.buf[c.pos:] }
+func (c *jsonCodec) remaining() []byte { return c.buf[c.pos:] }
 
 // literal writes text, or requires it next in the document.
-func (c *codec) literal(text string) {
+func (c *jsonCodec) literal(text string) {
 	switch {
 	case !c.reading:
 		c.buf = append(c.buf, text...)
@@ -48,7 +48,7 @@ func (c *codec) literal(text string) {
 // key moves to the value of a key, which is given with quotes and colon. It
 // reports whether there is a value: while writing, present decides; while
 // reading, the next bytes of the document do.
-func (c *codec) key(key string, present bool) bool {
+func (c *jsonCodec) key(key string, present bool) bool {
 	if c.failed {
 		return false
 	}
@@ -78,7 +78,7 @@ func (c *codec) key(key string, present bool) bool {
 
 // decodeFields decodes the fields of an event up to the end of the document.
 // It returns nil if the codec failed.
-func decodeFields[E Event](c *codec, e E, fields func(*codec, *E)) Event {
+func decodeFields[E Event](c *jsonCodec, e E, fields func(*jsonCodec, *E)) Event {
 	fields(c, &e)
 	c.literal("}")
 	if !c.complete() {
@@ -92,7 +92,7 @@ const always = true
 
 // readPlainString reads an ASCII string without escapes and returns the bytes
 // between its quotes, which belong to the document.
-func (c *codec) readPlainString() []byte {
+func (c *jsonCodec) readPlainString() []byte {
 	rest := c.remaining()
 	if c.failed || len(rest) == 0 || rest[0] != '"' {
 		c.fail()
@@ -108,7 +108,7 @@ func (c *codec) readPlainString() []byte {
 }
 
 // textField is the field of a string.
-func textField[T ~string](c *codec, key string, v *T, present bool) {
+func textField[T ~string](c *jsonCodec, key string, v *T, present bool) {
 	if !c.key(key, present) {
 		return
 	}
@@ -121,7 +121,7 @@ func textField[T ~string](c *codec, key string, v *T, present bool) {
 
 // nameField is the field of a string that repeats in a log; reading interns
 // it.
-func nameField[T ~string](c *codec, key string, v *T, present bool) {
+func nameField[T ~string](c *jsonCodec, key string, v *T, present bool) {
 	if !c.key(key, present) {
 		return
 	}
@@ -143,7 +143,7 @@ func nameField[T ~string](c *codec, key string, v *T, present bool) {
 }
 
 // readString reads a string into new memory.
-func (c *codec) readString() string {
+func (c *jsonCodec) readString() string {
 	rest := c.remaining()
 	if c.failed || len(rest) == 0 || rest[0] != '"' {
 		c.fail()
@@ -170,7 +170,7 @@ func (c *codec) readString() string {
 
 // validUTF8 returns text as a string. It fails on invalid UTF-8, which
 // encoding/json replaces.
-func (c *codec) validUTF8(text []byte) string {
+func (c *jsonCodec) validUTF8(text []byte) string {
 	if !utf8.Valid(text) {
 		c.fail()
 		return ""
@@ -179,7 +179,7 @@ func (c *codec) validUTF8(text []byte) string {
 }
 
 // textElement is a string in a list.
-func textElement[T ~string](c *codec, v *T) {
+func textElement[T ~string](c *jsonCodec, v *T) {
 	if c.reading {
 		*v = T(c.readString())
 	} else {
@@ -189,7 +189,7 @@ func textElement[T ~string](c *codec, v *T) {
 
 // listField is the field of a list. A nil list is null; each encodes or
 // decodes one element.
-func listField[T any, L ~[]T](c *codec, key string, v *L, present bool, each func(*codec, *T)) {
+func listField[T any, L ~[]T](c *jsonCodec, key string, v *L, present bool, each func(*jsonCodec, *T)) {
 	if !c.key(key, present) {
 		return
 	}
@@ -233,7 +233,7 @@ func listField[T any, L ~[]T](c *codec, key string, v *L, present bool, each fun
 }
 
 // boolField is the field of a boolean.
-func (c *codec) boolField(key string, v *bool, present bool) {
+func (c *jsonCodec) boolField(key string, v *bool, present bool) {
 	if !c.key(key, present) {
 		return
 	}
@@ -249,7 +249,7 @@ func (c *codec) boolField(key string, v *bool, present bool) {
 }
 
 // intField is the field of an integer.
-func intField[T ~int | ~int64](c *codec, key string, v *T, present bool) {
+func intField[T ~int | ~int64](c *jsonCodec, key string, v *T, present bool) {
 	if !c.key(key, present) {
 		return
 	}
@@ -274,7 +274,7 @@ func intField[T ~int | ~int64](c *codec, key string, v *T, present bool) {
 
 // rawField is the field of a JSON document without insignificant space. It
 // fails on an empty document.
-func (c *codec) rawField(key string, v *json.RawMessage, present bool) {
+func (c *jsonCodec) rawField(key string, v *json.RawMessage, present bool) {
 	if !c.key(key, present) {
 		return
 	}
@@ -296,7 +296,7 @@ func (c *codec) rawField(key string, v *json.RawMessage, present bool) {
 }
 
 // idField is the field of an ID.
-func idField[K domain.IDKind](c *codec, key string, v *domain.ID[K], present bool) {
+func idField[K domain.IDKind](c *jsonCodec, key string, v *domain.ID[K], present bool) {
 	if !c.key(key, present) {
 		return
 	}
@@ -334,7 +334,7 @@ func idField[K domain.IDKind](c *codec, key string, v *domain.ID[K], present boo
 func enumField[T interface {
 	~uint8
 	String() string
-}](c *codec, key string, v *T, present bool) {
+}](c *jsonCodec, key string, v *T, present bool) {
 	if !c.key(key, present) {
 		return
 	}
@@ -362,7 +362,7 @@ func enumField[T interface {
 }
 
 // fingerprintField is the field of a fingerprint.
-func (c *codec) fingerprintField(key string, v *domain.Fingerprint, present bool) {
+func (c *jsonCodec) fingerprintField(key string, v *domain.Fingerprint, present bool) {
 	if !c.key(key, present) {
 		return
 	}
@@ -388,7 +388,7 @@ func (c *codec) fingerprintField(key string, v *domain.Fingerprint, present bool
 }
 
 // refField is the field of a reference to a retained output.
-func (c *codec) refField(key string, v *domain.Ref, present bool) {
+func (c *jsonCodec) refField(key string, v *domain.Ref, present bool) {
 	if !c.key(key, present) {
 		return
 	}
@@ -404,7 +404,7 @@ func (c *codec) refField(key string, v *domain.Ref, present bool) {
 // unsupportedField is an optional field of a type that the codec leaves to
 // encoding/json. Writing fails if the field is present. Reading fails at its
 // key, which the codec does not expect.
-func (c *codec) unsupportedField(present bool) {
+func (c *jsonCodec) unsupportedField(present bool) {
 	if !c.reading && present {
 		c.fail()
 	}
@@ -412,7 +412,7 @@ func (c *codec) unsupportedField(present bool) {
 
 // contentElement encodes or decodes a text part. It fails on media: encoding
 // base64 dominates their cost.
-func contentElement(c *codec, part *domain.Content) {
+func contentElement(c *jsonCodec, part *domain.Content) {
 	if c.reading {
 		c.literal(`{"type":"text"`)
 		var t domain.Text

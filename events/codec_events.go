@@ -122,7 +122,7 @@ func (CommandRan) event()          {}
 func (ProviderFailed) event()      {}
 
 // write encodes an event and reports whether the codec supports it.
-func (c *codec) write(e Event) bool {
+func (c *jsonCodec) write(e Event) bool {
 	c.literal("{")
 	switch e := e.(type) {
 	case ProcessStarted:
@@ -188,7 +188,7 @@ func (c *codec) write(e Event) bool {
 
 // read decodes a document of a kind in its latest version. It returns nil if
 // the codec does not support the kind or the document.
-func (c *codec) read(kind string) Event {
+func (c *jsonCodec) read(kind string) Event {
 	c.literal("{")
 	if c.failed {
 		return nil
@@ -253,7 +253,7 @@ func (c *codec) read(kind string) Event {
 }
 
 // processStartedFields encodes or decodes the fields of ProcessStarted.
-func processStartedFields(c *codec, v *ProcessStarted) {
+func processStartedFields(c *jsonCodec, v *ProcessStarted) {
 	idField(c, `"process":`, &v.Process, always)
 	nameField(c, `"host":`, &v.Host, always)
 	intField(c, `"pid":`, &v.PID, always)
@@ -265,13 +265,13 @@ func processStartedFields(c *codec, v *ProcessStarted) {
 }
 
 // processStoppedFields encodes or decodes the fields of ProcessStopped.
-func processStoppedFields(c *codec, v *ProcessStopped) {
+func processStoppedFields(c *jsonCodec, v *ProcessStopped) {
 	idField(c, `"process":`, &v.Process, always)
 	nameField(c, `"reason":`, &v.Reason, always)
 }
 
 // layerOpenedFields encodes or decodes the fields of LayerOpened.
-func layerOpenedFields(c *codec, v *LayerOpened) {
+func layerOpenedFields(c *jsonCodec, v *LayerOpened) {
 	idField(c, `"layer":`, &v.Layer, always)
 	enumField(c, `"placement":`, &v.Placement, always)
 	nameField(c, `"location":`, &v.Location, v.Location != "")
@@ -281,14 +281,14 @@ func layerOpenedFields(c *codec, v *LayerOpened) {
 }
 
 // toolsRegisteredFields encodes or decodes the fields of ToolsRegistered.
-func toolsRegisteredFields(c *codec, v *ToolsRegistered) {
+func toolsRegisteredFields(c *jsonCodec, v *ToolsRegistered) {
 	idField(c, `"scope":`, &v.Scope, always)
 	listField(c, `"tools":`, &v.Tools, always, registeredToolElement)
 	listField(c, `"refused":`, &v.Refused, len(v.Refused) > 0, refusedToolElement)
 }
 
 // registeredToolElement encodes or decodes RegisteredTool as an object.
-func registeredToolElement(c *codec, v *RegisteredTool) {
+func registeredToolElement(c *jsonCodec, v *RegisteredTool) {
 	c.literal("{")
 	nameField(c, `"name":`, &v.Name, always)
 	textField(c, `"description":`, &v.Description, v.Description != "")
@@ -301,7 +301,7 @@ func registeredToolElement(c *codec, v *RegisteredTool) {
 }
 
 // refusedToolElement encodes or decodes RefusedTool as an object.
-func refusedToolElement(c *codec, v *RefusedTool) {
+func refusedToolElement(c *jsonCodec, v *RefusedTool) {
 	c.literal("{")
 	textField(c, `"name":`, &v.Name, always)
 	textField(c, `"reason":`, &v.Reason, always)
@@ -309,19 +309,19 @@ func refusedToolElement(c *codec, v *RefusedTool) {
 }
 
 // registrationClosedFields encodes or decodes the fields of RegistrationClosed.
-func registrationClosedFields(c *codec, v *RegistrationClosed) {
+func registrationClosedFields(c *jsonCodec, v *RegistrationClosed) {
 	idField(c, `"registration":`, &v.Registration, always)
 	nameField(c, `"reason":`, &v.Reason, always)
 }
 
 // layerClosedFields encodes or decodes the fields of LayerClosed.
-func layerClosedFields(c *codec, v *LayerClosed) {
+func layerClosedFields(c *jsonCodec, v *LayerClosed) {
 	idField(c, `"layer":`, &v.Layer, always)
 	nameField(c, `"reason":`, &v.Reason, always)
 }
 
 // sessionOpenedFields encodes or decodes the fields of SessionOpened.
-func sessionOpenedFields(c *codec, v *SessionOpened) {
+func sessionOpenedFields(c *jsonCodec, v *SessionOpened) {
 	idField(c, `"session":`, &v.Session, always)
 	nameField(c, `"agent":`, &v.Agent, always)
 	nameField(c, `"location":`, &v.Location, v.Location != "")
@@ -333,7 +333,7 @@ func sessionOpenedFields(c *codec, v *SessionOpened) {
 }
 
 // originElement encodes or decodes Origin as an object.
-func originElement(c *codec, v *Origin) {
+func originElement(c *jsonCodec, v *Origin) {
 	c.literal("{")
 	nameField(c, `"kind":`, &v.Kind, always)
 	nameField(c, `"format":`, &v.Format, v.Format != "")
@@ -342,14 +342,14 @@ func originElement(c *codec, v *Origin) {
 }
 
 // promptAdmittedFields encodes or decodes the fields of PromptAdmitted.
-func promptAdmittedFields(c *codec, v *PromptAdmitted) {
+func promptAdmittedFields(c *jsonCodec, v *PromptAdmitted) {
 	idField(c, `"message":`, &v.Message, always)
 	textField(c, `"text":`, &v.Text, always)
 	listField(c, `"media":`, &v.Media, len(v.Media) > 0, contentElement)
 }
 
 // turnMaterializedFields encodes or decodes the fields of TurnMaterialized.
-func turnMaterializedFields(c *codec, v *TurnMaterialized) {
+func turnMaterializedFields(c *jsonCodec, v *TurnMaterialized) {
 	idField(c, `"turn":`, &v.Turn, always)
 	idField(c, `"message":`, &v.Message, always)
 	nameField(c, `"agent":`, &v.Agent, always)
@@ -362,7 +362,7 @@ func turnMaterializedFields(c *codec, v *TurnMaterialized) {
 }
 
 // offeredFields encodes or decodes the fields of domain.Offered.
-func offeredFields(c *codec, v *domain.Offered) {
+func offeredFields(c *jsonCodec, v *domain.Offered) {
 	nameField(c, `"tool":`, &v.Name, always)
 	idField(c, `"registration":`, &v.Registration, always)
 	idField(c, `"layer":`, &v.Layer, always)
@@ -370,7 +370,7 @@ func offeredFields(c *codec, v *domain.Offered) {
 }
 
 // hiddenToolElement encodes or decodes HiddenTool as an object.
-func hiddenToolElement(c *codec, v *HiddenTool) {
+func hiddenToolElement(c *jsonCodec, v *HiddenTool) {
 	c.literal("{")
 	offeredFields(c, &v.Offered)
 	if c.key(`"rule":`, always) {
@@ -380,7 +380,7 @@ func hiddenToolElement(c *codec, v *HiddenTool) {
 }
 
 // ruleElement encodes or decodes domain.Rule as an object.
-func ruleElement(c *codec, v *domain.Rule) {
+func ruleElement(c *jsonCodec, v *domain.Rule) {
 	c.literal("{")
 	nameField(c, `"action":`, &v.Action, always)
 	textField(c, `"resource":`, &v.Resource, always)
@@ -390,7 +390,7 @@ func ruleElement(c *codec, v *domain.Rule) {
 }
 
 // replyReceivedFields encodes or decodes the fields of ReplyReceived.
-func replyReceivedFields(c *codec, v *ReplyReceived) {
+func replyReceivedFields(c *jsonCodec, v *ReplyReceived) {
 	idField(c, `"turn":`, &v.Turn, always)
 	idField(c, `"message":`, &v.Message, always)
 	textField(c, `"text":`, &v.Text, v.Text != "")
@@ -404,7 +404,7 @@ func replyReceivedFields(c *codec, v *ReplyReceived) {
 }
 
 // callElement encodes or decodes domain.Call as an object.
-func callElement(c *codec, v *domain.Call) {
+func callElement(c *jsonCodec, v *domain.Call) {
 	c.literal("{")
 	nameField(c, `"call":`, &v.ID, always)
 	nameField(c, `"tool":`, &v.Name, always)
@@ -413,7 +413,7 @@ func callElement(c *codec, v *domain.Call) {
 }
 
 // tokensElement encodes or decodes Tokens as an object.
-func tokensElement(c *codec, v *Tokens) {
+func tokensElement(c *jsonCodec, v *Tokens) {
 	c.literal("{")
 	intField(c, `"input":`, &v.Input, v.Input != 0)
 	intField(c, `"output":`, &v.Output, v.Output != 0)
@@ -423,7 +423,7 @@ func tokensElement(c *codec, v *Tokens) {
 }
 
 // replyRefusedFields encodes or decodes the fields of ReplyRefused.
-func replyRefusedFields(c *codec, v *ReplyRefused) {
+func replyRefusedFields(c *jsonCodec, v *ReplyRefused) {
 	idField(c, `"turn":`, &v.Turn, always)
 	idField(c, `"message":`, &v.Message, always)
 	textField(c, `"reason":`, &v.Reason, always)
@@ -437,7 +437,7 @@ func replyRefusedFields(c *codec, v *ReplyRefused) {
 }
 
 // callStartedFields encodes or decodes the fields of CallStarted.
-func callStartedFields(c *codec, v *CallStarted) {
+func callStartedFields(c *jsonCodec, v *CallStarted) {
 	idField(c, `"turn":`, &v.Turn, always)
 	idField(c, `"message":`, &v.Message, always)
 	nameField(c, `"call":`, &v.Call, always)
@@ -454,7 +454,7 @@ func callStartedFields(c *codec, v *CallStarted) {
 }
 
 // callSettledFields encodes or decodes the fields of CallSettled.
-func callSettledFields(c *codec, v *CallSettled) {
+func callSettledFields(c *jsonCodec, v *CallSettled) {
 	idField(c, `"turn":`, &v.Turn, !v.Turn.IsZero())
 	idField(c, `"message":`, &v.Message, always)
 	nameField(c, `"call":`, &v.Call, always)
@@ -485,7 +485,7 @@ func callSettledFields(c *codec, v *CallSettled) {
 }
 
 // retainedElement encodes or decodes domain.Retained as an object.
-func retainedElement(c *codec, v *domain.Retained) {
+func retainedElement(c *jsonCodec, v *domain.Retained) {
 	c.literal("{")
 	c.refField(`"ref":`, &v.Ref, always)
 	intField(c, `"bytes":`, &v.Bytes, always)
@@ -496,7 +496,7 @@ func retainedElement(c *codec, v *domain.Retained) {
 }
 
 // lateResultObservedFields encodes or decodes the fields of LateResultObserved.
-func lateResultObservedFields(c *codec, v *LateResultObserved) {
+func lateResultObservedFields(c *jsonCodec, v *LateResultObserved) {
 	idField(c, `"message":`, &v.Message, always)
 	nameField(c, `"call":`, &v.Call, always)
 	nameField(c, `"tool":`, &v.Tool, always)
@@ -507,7 +507,7 @@ func lateResultObservedFields(c *codec, v *LateResultObserved) {
 }
 
 // permissionRequestedFields encodes or decodes the fields of PermissionRequested.
-func permissionRequestedFields(c *codec, v *PermissionRequested) {
+func permissionRequestedFields(c *jsonCodec, v *PermissionRequested) {
 	idField(c, `"permission":`, &v.Permission, always)
 	idField(c, `"message":`, &v.Message, always)
 	nameField(c, `"call":`, &v.Call, always)
@@ -522,7 +522,7 @@ func permissionRequestedFields(c *codec, v *PermissionRequested) {
 }
 
 // previewElement encodes or decodes domain.Preview as an object.
-func previewElement(c *codec, v *domain.Preview) {
+func previewElement(c *jsonCodec, v *domain.Preview) {
 	c.literal("{")
 	nameField(c, `"kind":`, &v.Kind, always)
 	textField(c, `"text":`, &v.Text, always)
@@ -533,7 +533,7 @@ func previewElement(c *codec, v *domain.Preview) {
 }
 
 // permissionDecidedFields encodes or decodes the fields of PermissionDecided.
-func permissionDecidedFields(c *codec, v *PermissionDecided) {
+func permissionDecidedFields(c *jsonCodec, v *PermissionDecided) {
 	idField(c, `"permission":`, &v.Permission, always)
 	enumField(c, `"effect":`, &v.Effect, always)
 	nameField(c, `"by":`, &v.By, always)
@@ -547,7 +547,7 @@ func permissionDecidedFields(c *codec, v *PermissionDecided) {
 }
 
 // approvalSavedFields encodes or decodes the fields of ApprovalSaved.
-func approvalSavedFields(c *codec, v *ApprovalSaved) {
+func approvalSavedFields(c *jsonCodec, v *ApprovalSaved) {
 	idField(c, `"permission":`, &v.Permission, always)
 	nameField(c, `"location":`, &v.Location, v.Location != "")
 	nameField(c, `"action":`, &v.Action, always)
@@ -557,7 +557,7 @@ func approvalSavedFields(c *codec, v *ApprovalSaved) {
 }
 
 // approvalRevokedFields encodes or decodes the fields of ApprovalRevoked.
-func approvalRevokedFields(c *codec, v *ApprovalRevoked) {
+func approvalRevokedFields(c *jsonCodec, v *ApprovalRevoked) {
 	nameField(c, `"location":`, &v.Location, v.Location != "")
 	nameField(c, `"action":`, &v.Action, always)
 	textField(c, `"resource":`, &v.Resource, always)
@@ -566,7 +566,7 @@ func approvalRevokedFields(c *codec, v *ApprovalRevoked) {
 }
 
 // loopDetectedFields encodes or decodes the fields of LoopDetected.
-func loopDetectedFields(c *codec, v *LoopDetected) {
+func loopDetectedFields(c *jsonCodec, v *LoopDetected) {
 	idField(c, `"message":`, &v.Message, always)
 	nameField(c, `"call":`, &v.Call, always)
 	nameField(c, `"tool":`, &v.Tool, always)
@@ -575,31 +575,31 @@ func loopDetectedFields(c *codec, v *LoopDetected) {
 }
 
 // sessionInterruptedFields encodes or decodes the fields of SessionInterrupted.
-func sessionInterruptedFields(c *codec, v *SessionInterrupted) {
+func sessionInterruptedFields(c *jsonCodec, v *SessionInterrupted) {
 	enumField(c, `"reason":`, &v.Reason, always)
 	textField(c, `"detail":`, &v.Detail, v.Detail != "")
 }
 
 // sessionClosedFields encodes or decodes the fields of SessionClosed.
-func sessionClosedFields(c *codec, v *SessionClosed) {
+func sessionClosedFields(c *jsonCodec, v *SessionClosed) {
 	textField(c, `"reason":`, &v.Reason, always)
 }
 
 // settingChangedFields encodes or decodes the fields of SettingChanged.
-func settingChangedFields(c *codec, v *SettingChanged) {
+func settingChangedFields(c *jsonCodec, v *SettingChanged) {
 	nameField(c, `"setting":`, &v.Setting, always)
 	textField(c, `"value":`, &v.Value, always)
 }
 
 // sessionSpawnedFields encodes or decodes the fields of SessionSpawned.
-func sessionSpawnedFields(c *codec, v *SessionSpawned) {
+func sessionSpawnedFields(c *jsonCodec, v *SessionSpawned) {
 	idField(c, `"parent":`, &v.Parent, always)
 	idField(c, `"message":`, &v.Message, !v.Message.IsZero())
 	nameField(c, `"call":`, &v.Call, v.Call != "")
 }
 
 // contextAddedFields encodes or decodes the fields of ContextAdded.
-func contextAddedFields(c *codec, v *ContextAdded) {
+func contextAddedFields(c *jsonCodec, v *ContextAdded) {
 	nameField(c, `"source":`, &v.Source, always)
 	textField(c, `"text":`, &v.Text, v.Text != "")
 	intField(c, `"bytes":`, &v.Bytes, v.Bytes != 0)
@@ -607,14 +607,14 @@ func contextAddedFields(c *codec, v *ContextAdded) {
 }
 
 // contextCompactedFields encodes or decodes the fields of ContextCompacted.
-func contextCompactedFields(c *codec, v *ContextCompacted) {
+func contextCompactedFields(c *jsonCodec, v *ContextCompacted) {
 	nameField(c, `"trigger":`, &v.Trigger, v.Trigger != "")
 	intField(c, `"tokens_before":`, &v.Before, v.Before != 0)
 	intField(c, `"tokens_after":`, &v.After, v.After != 0)
 }
 
 // commandRanFields encodes or decodes the fields of CommandRan.
-func commandRanFields(c *codec, v *CommandRan) {
+func commandRanFields(c *jsonCodec, v *CommandRan) {
 	nameField(c, `"by":`, &v.By, always)
 	nameField(c, `"name":`, &v.Name, v.Name != "")
 	textField(c, `"command":`, &v.Command, v.Command != "")
@@ -624,14 +624,14 @@ func commandRanFields(c *codec, v *CommandRan) {
 }
 
 // providerFailedFields encodes or decodes the fields of ProviderFailed.
-func providerFailedFields(c *codec, v *ProviderFailed) {
+func providerFailedFields(c *jsonCodec, v *ProviderFailed) {
 	textField(c, `"detail":`, &v.Detail, always)
 	intField(c, `"status":`, &v.Status, v.Status != 0)
 	intField(c, `"attempt":`, &v.Attempt, v.Attempt != 0)
 }
 
 // metadataElement encodes or decodes metadata as an object.
-func metadataElement(c *codec, v *metadata) {
+func metadataElement(c *jsonCodec, v *metadata) {
 	c.literal("{")
 	idField(c, `"$correlationId":`, &v.Correlation, !v.Correlation.IsZero())
 	idField(c, `"$causationId":`, &v.Causation, !v.Causation.IsZero())

@@ -179,7 +179,7 @@ func decodeWithStdlib(kind string, data []byte) (Event, error) {
 // decodeWithCodec decodes data of the latest version of a kind with the codec. It
 // returns nil if the codec does not support them.
 func decodeWithCodec(kind string, data []byte, k *internTable) Event {
-	c := codec{buf: data, reading: true, interned: k}
+	c := jsonCodec{buf: data, reading: true, interned: k}
 	return c.read(kind)
 }
 
@@ -403,7 +403,7 @@ func FuzzString(f *testing.F) {
 		if err := json.Unmarshal(want, &back); err != nil {
 			t.Fatal(err)
 		}
-		read := codec{buf: want, reading: true}
+		read := jsonCodec{buf: want, reading: true}
 		if got := read.readString(); !read.complete() || got != back {
 			t.Errorf("%s reads as %q, %v, and by encoding/json as %q", want, got, read.complete(), back)
 		}
@@ -436,7 +436,7 @@ func FuzzULID(f *testing.F) {
 // encodeWithCodec encodes an event with the codec, and reports whether the codec
 // supports it.
 func encodeWithCodec(e Event) (json.RawMessage, bool) {
-	c := codec{}
+	c := jsonCodec{}
 	ok := c.write(e)
 	return c.buf, ok
 }

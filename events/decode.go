@@ -10,7 +10,7 @@ import (
 // A decoder decodes entries in sequence. From the 32nd on it interns names and
 // registrations, which repeat. It belongs to one goroutine.
 type decoder struct {
-	codec    codec
+	codec    jsonCodec
 	decoded  int
 	interned *internTable
 }
@@ -38,7 +38,7 @@ func (d *decoder) decode(e Entry) (Envelope, error) {
 		return v, nil
 	}
 	if e.Version == k.version {
-		d.codec = codec{buf: e.Data, reading: true, interned: d.interned}
+		d.codec = jsonCodec{buf: e.Data, reading: true, interned: d.interned}
 		if v.Event = d.codec.read(e.Kind); v.Event != nil {
 			return v, nil
 		}
@@ -66,7 +66,7 @@ func (d *decoder) metadata(data []byte) (m metadata, err error) {
 	if len(data) == 0 {
 		return m, nil
 	}
-	d.codec = codec{buf: data, reading: true}
+	d.codec = jsonCodec{buf: data, reading: true}
 	if metadataElement(&d.codec, &m); d.codec.complete() {
 		return m, nil
 	}

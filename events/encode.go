@@ -61,7 +61,7 @@ func (b *encodeBuffer) marshal(e Event) ([]byte, error) {
 	if b.buf == nil {
 		b.buf = make([]byte, 0, initialBuffer)
 	}
-	c := codec{buf: b.buf}
+	c := jsonCodec{buf: b.buf}
 	if !c.write(e) {
 		return marshalJSON(e)
 	}
@@ -70,7 +70,7 @@ func (b *encodeBuffer) marshal(e Event) ([]byte, error) {
 
 // metadata encodes the metadata of a record.
 func (b *encodeBuffer) metadata(m metadata) []byte {
-	c := codec{buf: b.buf}
+	c := jsonCodec{buf: b.buf}
 	metadataElement(&c, &m)
 	return b.appended(c.buf)
 }

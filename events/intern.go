@@ -43,7 +43,7 @@ func (t *internTable) intern(b []byte) string {
 // lookupOffered reads a registration from the table and moves past its JSON.
 // On a miss it returns the slot to fill and the size of the JSON object.
 // Identical bytes decode to the same value, so a hit needs no parsing.
-func (c *codec) lookupOffered(v *domain.Offered) (slot *internedOffered, size int) {
+func (c *jsonCodec) lookupOffered(v *domain.Offered) (slot *internedOffered, size int) {
 	if c.interned == nil {
 		return nil, 0
 	}
@@ -62,7 +62,7 @@ func (c *codec) lookupOffered(v *domain.Offered) (slot *internedOffered, size in
 }
 
 // offeredElement encodes or decodes a registration.
-func offeredElement(c *codec, v *domain.Offered) {
+func offeredElement(c *jsonCodec, v *domain.Offered) {
 	if !c.reading {
 		c.literal("{")
 		offeredFields(c, v)

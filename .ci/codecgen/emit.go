@@ -117,7 +117,7 @@ func (m *model) writeMethods(b *bytes.Buffer) {
 // an event by its type or its kind.
 func (m *model) writeDispatch(b *bytes.Buffer) {
 	b.WriteString(`// write encodes an event and reports whether the codec supports it.
-func (c *codec) write(e Event) bool {
+func (c *jsonCodec) write(e Event) bool {
 	c.literal("{")
 	switch e := e.(type) {
 `)
@@ -135,7 +135,7 @@ func (c *codec) write(e Event) bool {
 
 // read decodes a document of a kind in its latest version. It returns nil if
 // the codec does not support the kind or the document.
-func (c *codec) read(kind string) Event {
+func (c *jsonCodec) read(kind string) Event {
 	c.literal("{")
 	if c.failed {
 		return nil
@@ -178,7 +178,7 @@ func (w structWriter) writeFields(s *structFields) {
 	}
 	w.fields[s] = true
 	fmt.Fprintf(w.b, "// %sFields encodes or decodes the fields of %s.\n", s.name, s.typ)
-	fmt.Fprintf(w.b, "func %sFields(c *codec, v *%s) {\n%s}\n\n", s.name, s.typ, s.statements())
+	fmt.Fprintf(w.b, "func %sFields(c *jsonCodec, v *%s) {\n%s}\n\n", s.name, s.typ, s.statements())
 	w.writeUsed(s)
 }
 
@@ -194,7 +194,7 @@ func (w structWriter) writeElement(s *structFields) {
 		statements = s.name + "Fields(c, v)\n"
 	}
 	fmt.Fprintf(w.b, "// %sElement encodes or decodes %s as an object.\n", s.name, s.typ)
-	fmt.Fprintf(w.b, "func %sElement(c *codec, v *%s) {\nc.literal(\"{\")\n%sc.literal(\"}\")\n}\n\n", s.name, s.typ, statements)
+	fmt.Fprintf(w.b, "func %sElement(c *jsonCodec, v *%s) {\nc.literal(\"{\")\n%sc.literal(\"}\")\n}\n\n", s.name, s.typ, statements)
 	if s.split {
 		w.writeFields(s)
 	} else {

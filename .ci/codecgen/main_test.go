@@ -147,7 +147,7 @@ func TestStatementsFollowTypesAndTags(t *testing.T) {
 		"F map[string]string 'json:\"f,omitempty\"'":      "c.unsupportedField(len(v.F) > 0)",
 	} {
 		source, err := generateFrom(t, table+"type Asked struct {\n"+field+"\n}\n")
-		if want = "func askedFields(c *codec, v *Asked) {\n\t" + want + "\n}\n"; err != nil || !strings.Contains(source, want) {
+		if want = "func askedFields(c *jsonCodec, v *Asked) {\n\t" + want + "\n}\n"; err != nil || !strings.Contains(source, want) {
 			t.Errorf("field %s gives error %v and\n%s\nwant\n%s", field, err, source, want)
 		}
 	}
@@ -166,7 +166,7 @@ func TestKindWithARequiredTimeIsLeftToEncodingJSON(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s gives error %v", body, err)
 		}
-		if strings.Contains(source, "Fields(c *codec") || !strings.Contains(source, `func (Asked) Kind() string { return "Asked" }`) {
+		if strings.Contains(source, "Fields(c *jsonCodec") || !strings.Contains(source, `func (Asked) Kind() string { return "Asked" }`) {
 			t.Errorf("%s gives\n%s\nwant the methods and no codec", body, source)
 		}
 	}
