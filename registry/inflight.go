@@ -20,8 +20,8 @@ type inflightKey struct {
 	call    domain.CallID
 }
 
-// An inflightCalls tracks the calls that this process is settling, and counts the
-// goroutines that run foreign code for them, including goroutines that were left behind.
+// An inflightCalls tracks the calls that this process is settling. It also counts the
+// goroutines that run foreign code for calls, including goroutines that were left behind.
 // It is safe for concurrent use. No lock is held while a call is settled.
 type inflightCalls struct {
 	mu struct {

@@ -75,9 +75,8 @@ func (s *Server) read(q readRequest, to streams.Streams_ReadServer) error {
 }
 
 // sendLastPosition sends the last revision of a stream that was read forwards to
-// its end. It sends no message to a client that did not announce that it
-// understands this one: the Go client terminates its process on a message that it
-// does not know.
+// its end. It sends no message to a client that did not announce support for it,
+// since the Go client terminates its process on an unknown message.
 func (s *Server) sendLastPosition(q readRequest, last events.Revision, to streams.Streams_ReadServer) error {
 	if !q.wantsLastPosition || q.stream == "" || q.backward {
 		return nil

@@ -25,9 +25,9 @@ const DefaultTimeout = 20 * time.Second
 type Config struct {
 	// Command is the name of this process in the endpoint, as in "ledger run".
 	Command string
-	// Process is the ID of this process in the log, now or later. Zero: it has no ID. The
-	// endpoint has it, so that the next holder knows at once that this process is dead if
-	// it is killed while it is the holder.
+	// Process is the ID of this process in the log, now or later. Zero: it has no ID.
+	// The endpoint has the ID. If this process is killed while it is the holder, the
+	// next holder thus knows at once that it is dead.
 	Process domain.ProcessID
 	// Timeout is how long the Store waits for an unresponsive holder. 0: DefaultTimeout.
 	Timeout time.Duration
@@ -49,11 +49,12 @@ type Config struct {
 // store of outputs and the checkpoints. It has the folder open itself or connects to
 // the holder. Open makes one, and the caller closes it. It is safe for concurrent use.
 //
-// Takeover. The Store has one current backend. When it is lost, the Store closes it,
-// and one goroutine searches for the next: it tries to take the lock of the folder,
-// and connects to the process that has the lock if that fails. All operations wait for
-// this search, and then repeat with the new backend. The lock, and not the endpoint
-// file, decides which process is the holder, so two processes never write.
+// Takeover. The Store has one current backend. When the backend is lost, the Store
+// closes it, and one goroutine searches for the next one: it tries to take the lock of
+// the folder and, if another process has the lock, connects to that process. All
+// operations wait for this search, and then repeat with the new backend. The lock, and
+// not the endpoint file, decides which process is the holder, so two processes never
+// write.
 type Store struct {
 	cfg Config
 	dir string
@@ -87,8 +88,9 @@ type backendSearch struct {
 }
 
 // Open opens the store in a folder. If there is no holder, this process becomes the
-// holder, unless it only reads: it creates the folder if it is missing, and serves it
-// until Close. Otherwise Open connects to the holder. The caller closes the Store.
+// holder, unless it only reads. The holder creates a missing folder, and serves the
+// folder until Close. Otherwise Open connects to the holder. The caller closes the
+// Store.
 //
 // Besides the errors of [embedded.Open] and [engine.OpenOutputs], Open returns an
 // events.ErrInUse that names the process if that does not share the folder or runs on

@@ -14,10 +14,10 @@ import (
 // A message is an entry from when the group reads it until it is settled:
 // acknowledged, skipped, or recorded as parked. The group's mu guards it.
 //
-// A message has one of four states: it is in waiting, a consumer holds it, it is
-// queued for parking, or it is settled. A message that the reader has read is
-// also in window, until it and all older ones are settled. A replayed message is
-// never in window, since its entry was settled when it was parked.
+// A message has one of four states: waiting, held by a consumer, queued for
+// parking, or settled. A message that the reader has read is also in window,
+// until it and all older ones are settled. A replayed message is never in window,
+// since its entry was settled when it was parked.
 type message struct {
 	entry events.Entry
 	// cursor is the progress of the group once this entry and all before it are
