@@ -201,8 +201,9 @@ func (p *pending) expire() {
 	}
 }
 
-// nack closes a delivery that was refused. A refusal of the latest delivery counts,
-// and from the second on delays the next delivery.
+// nack closes a delivery that was refused. If it is the latest delivery, the refusal
+// counts. The first such refusal causes no delay; each later one delays the next
+// delivery with backoff.
 func (p *pending) nack(d *delivery) {
 	if p.drop(d); p.latest != d {
 		return
@@ -267,14 +268,15 @@ type selectSet struct {
 	ends []func()
 }
 
-// receive adds a receive from a channel; wait calls then if it is chosen.
+// receive adds the case of receiving from a channel. If wait chooses this case, it
+// calls then.
 func (s *selectSet) receive(from any, then func()) {
 	s.cases = append(s.cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(from)})
 	s.then = append(s.then, then)
 }
 
-// offer adds the send of a delivery to its subscription. If it is chosen, the
-// delivery becomes the latest of p.
+// offer adds the case of sending the delivery d to its subscription. If wait chooses
+// this case, d becomes the latest delivery of p.
 func (s *selectSet) offer(d *delivery, p *pending) {
 	s.cases = append(s.cases, reflect.SelectCase{Dir: reflect.SelectSend, Chan: reflect.ValueOf(d.to.out), Send: reflect.ValueOf(d.m)})
 	sent := false

@@ -107,10 +107,10 @@ func (g *group) await(ctx context.Context) error {
 	return errors.New("the log ended")
 }
 
-// read prefetches messages after the offset. Without such a message it sets end to a
-// position before every message or dead letter record that comes later. It therefore
-// asks for the head before it reads: a message that is appended in between is after
-// that position.
+// read prefetches messages after the offset. If there is no such message, it sets end
+// to a position from which the group can wait: every later message or dead letter
+// record is after it. read therefore asks for the head before it reads, because a
+// message appended in between is after that position.
 func (g *group) read(ctx context.Context) error {
 	end := g.end
 	if headed, ok := g.bus.config.Store.(interface{ Head() events.Position }); ok {

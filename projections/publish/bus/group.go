@@ -124,9 +124,9 @@ func (g *group) changedLocked() {
 	g.mu.changed = make(chan struct{})
 }
 
-// beginOffer marks the subscriptions that choose selects as offered, until endOffer.
-// It calls choose with mu held. The returned channel is closed when the subscriptions
-// of the group change.
+// beginOffer selects the subscriptions to which the dispatcher offers a message, by
+// calling choose with mu held, and marks them as offered until endOffer. It returns
+// them with a channel that is closed when the subscriptions of the group change.
 func (g *group) beginOffer(choose func([]*subscription) []*subscription) (offered []*subscription, changed <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -142,8 +142,9 @@ func (g *group) endOffer() {
 	g.mu.withdrawn.Broadcast()
 }
 
-// dispatch delivers messages in order until ctx ends or an error occurs. A message
-// whose delivery or record was interrupted stays current for the next dispatcher.
+// dispatch delivers messages in order until ctx ends or an error occurs. If that
+// happens before the outcome of a message is recorded, the message stays current for
+// the next dispatcher.
 func (g *group) dispatch(ctx context.Context) error {
 	for {
 		if g.current == nil {

@@ -19,9 +19,9 @@ type Publisher struct {
 func (b *Bus) Publisher() *Publisher { return &Publisher{bus: b} }
 
 // Publish appends messages to a topic, together or not at all, and returns when they
-// are durable. After an error of the store, they may or may not be appended. An
-// invalid topic is an ErrBadTopic, an invalid message an ErrBadMessage, and after
-// Close the error is an ErrClosed. Without messages it only checks the topic.
+// are durable. After an error of the store, they may or may not be appended. It
+// returns an ErrBadTopic for an invalid topic, an ErrBadMessage for an invalid
+// message, and an ErrClosed after Close. Without messages it only checks the topic.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if p.closed.Load() {
 		return fmt.Errorf("publish to %s: %w", topic, ErrClosed)

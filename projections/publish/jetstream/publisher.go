@@ -193,8 +193,8 @@ func classify(err error) error {
 	return err
 }
 
-// A marshaler is watermill's marshaler with header values that a header cannot carry
-// encoded as the package documents.
+// A marshaler is watermill's marshaler with one addition: it encodes each value that
+// a header cannot carry, in the form that the package documents.
 type marshaler struct{ wnats.NATSMarshaler }
 
 // Marshal encodes a message for a subject.

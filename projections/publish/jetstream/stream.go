@@ -95,9 +95,10 @@ func (a serverURL) checkSubjects(ctx context.Context, js nats.JetStreamContext, 
 }
 
 // covers reports whether the pattern kept matches every subject that the pattern
-// tokens matches. Both are lists of tokens. It compares them from the left: a ">" in
-// kept matches all that remains, a "*" one token, and any other token itself; a "*"
-// in tokens, which stands for any value, needs a "*" or ">" in kept.
+// tokens matches. Both are lists of tokens, compared from the left. In kept, ">"
+// matches all remaining tokens, "*" matches any one token, and any other token
+// matches itself. A "*" in tokens stands for any value, so only "*" or ">" in kept
+// matches it.
 func covers(kept, tokens []string) bool {
 	switch {
 	case len(kept) == 0 || len(tokens) == 0:

@@ -1,10 +1,12 @@
 package jsonl
 
 // An idCache holds the IDs of records that are in the file and may be published
-// again. It keeps two sets: the records that the file had after the consumer's
-// position when it was opened, each until it is published again; and the last ones
-// written, at least generationSize of them. The second set has two generations, and
-// the older one is dropped when the younger is full.
+// again. It has two sets:
+//
+//   - The records after the consumer's position that the file had when it was opened.
+//     A record leaves this set when it is published again.
+//   - The last records written, at least generationSize of them. This set has two
+//     generations, and the older one is dropped when the younger is full.
 type idCache struct {
 	// fromFile has the IDs that were read from the file.
 	fromFile map[string]bool
