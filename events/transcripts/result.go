@@ -202,8 +202,8 @@ func (r *callResult) drafts() []events.Draft {
 }
 
 // asBegun returns the settlement of a call that has begun, with an outcome that such
-// a call can have: a user can no longer decline it, only interrupt it, and a refusal
-// of its name or input is a failure.
+// a call can have. A decline by the user becomes an interruption, and an unknown tool
+// or an invalid input becomes a failure.
 func asBegun(s events.CallSettled) events.CallSettled {
 	s.Began = true
 	switch s.Outcome {
@@ -224,7 +224,8 @@ func (r *callResult) askingMessage() (domain.MessageID, string) {
 	return r.call.reply.messageID(), r.call.call.Name
 }
 
-// settlementID returns the ID of the event that settles the call, for a first result.
+// settlementID returns the ID of the settlement event that r makes if it is the first
+// result of its call.
 func (r *callResult) settlementID() domain.EventID {
 	if r.call == nil {
 		return r.session.eventID(r.at, "orphan", string(r.id))

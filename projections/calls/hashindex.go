@@ -36,8 +36,8 @@ func (x *hashIndex) add(sum uint32) {
 	x.enter(slot{sum, uint32(x.calls)})
 }
 
-// enter stores an entry in the first free slot at or after its place. There must be
-// one.
+// enter stores an entry in the slot that its hash selects, or in the next free slot
+// after it. The caller ensures that a slot is free.
 func (x *hashIndex) enter(call slot) {
 	mask := uint32(len(x.slots) - 1)
 	at := call.sum & mask

@@ -282,8 +282,9 @@ type permission struct {
 	Place  Place  `json:"place"`
 }
 
-// An ordinalRange is the time during which a layer or registration was open, in
-// ordinals of events. To is the ordinal of the closing, or zero while it is open.
+// An ordinalRange is the time during which a layer or registration was open. From is
+// the ordinal of the event that opened it. To is the ordinal of the closing, or zero
+// while it is open.
 type ordinalRange struct {
 	From int `json:"from"`
 	To   int `json:"to,omitempty"`
@@ -292,14 +293,15 @@ type ordinalRange struct {
 // reaches reports whether the range was still open after the event with an ordinal.
 func (s ordinalRange) reaches(ordinal int) bool { return s.To == 0 || s.To > ordinal }
 
-// A layerSpan is the open time, placement and process of a layer.
+// A layerSpan is a layer with the range of ordinals during which it was open.
 type layerSpan struct {
 	ordinalRange
 	Placement domain.Placement `json:"placement"`
 	Process   domain.ProcessID `json:"process,omitzero"`
 }
 
-// A registrationSpan is the open time, layer and names of a registration.
+// A registrationSpan is a registration with the range of ordinals during which it was
+// open.
 type registrationSpan struct {
 	ordinalRange
 	Layer domain.LayerID `json:"layer"`
