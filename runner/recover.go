@@ -15,9 +15,9 @@ import (
 	"github.com/settlement-ledger/ledger/projections/catalog"
 )
 
-// A ProcessList holds the processes that started and are not on record as ended, in the
-// order of their start, each with its latest lease. It is the state of a projection, and
-// so has JSON.
+// A ProcessList holds the processes that started and are not on record as ended, in
+// the order of their start, each with its latest lease. It is the state of the
+// projection [Processes], so it has a JSON form.
 type ProcessList struct {
 	Processes []events.ProcessStarted `json:"processes"`
 }

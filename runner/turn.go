@@ -40,9 +40,10 @@ func (c *runState) ask(ctx context.Context, last bool) error {
 	return nil
 }
 
-// recordTurn records a turn. The turn must show the session exactly as the log has it, so
-// recordTurn returns false and records nothing if the session has gained events since the
-// step was planned, such as an admitted message. The run then plans again.
+// recordTurn records a turn. The turn must show the session exactly as the log has
+// it. If the session has gained events since the step was planned, such as an
+// admitted message, recordTurn records no event and returns false, and the run plans
+// again.
 func (c *runState) recordTurn(ctx context.Context, turn events.TurnMaterialized) (event domain.EventID, ok bool, err error) {
 	release, err := c.admits.acquire(ctx)
 	if err != nil {

@@ -53,8 +53,9 @@ func deleteChunks(b *pebble.Batch, h blobHeader) error {
 	return b.DeleteRange(from, to, nil)
 }
 
-// updateHeaders calls do for each header of a settlement and commits the changes that
-// do adds, in one batch. It returns the headers from before.
+// updateHeaders calls do for each header of a settlement. do adds its changes to a
+// batch, which updateHeaders then commits. It returns the headers as they were
+// before.
 func (s *Store) updateHeaders(ctx context.Context, settlement domain.EventID, do func(*pebble.Batch, blobHeader) error, o *pebble.WriteOptions) ([]blobHeader, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)

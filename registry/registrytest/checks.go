@@ -130,7 +130,8 @@ func codecBoundary(ctx context.Context, s *Subject) error {
 	return nil
 }
 
-// durableIdentity compares the invocation that an executor sees with the one of its turn.
+// durableIdentity settles a call. The executor must receive the session, agent and
+// message of the turn, and the ID of the call.
 func durableIdentity(ctx context.Context, s *Subject) error {
 	var w world
 	var seen domain.Invocation

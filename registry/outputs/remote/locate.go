@@ -36,8 +36,9 @@ func (o Location) String() string {
 	return fmt.Sprintf("%s pid %d", o.Process.Host, o.Process.PID)
 }
 
-// explain adds to the error of a node that its loopback address is reachable only on
-// its own machine, if the process ran on another machine than this one.
+// explain returns err, the error of a request to address. If the process ran on
+// another machine and address is a loopback address, explain adds that only the
+// process's own machine can reach it.
 func (o Location) explain(address string, err error) error {
 	u, bad := url.Parse(address)
 	if here, unknown := os.Hostname(); bad != nil || unknown != nil || here == o.Process.Host || !isLoopback(u.Hostname()) {
@@ -102,8 +103,8 @@ func addressesOf(ctx context.Context, ledger *events.Ledger, process domain.Proc
 	return own, rankAddresses(append([]events.ProcessStarted{own}, later...), ended), nil
 }
 
-// rankAddresses returns the distinct addresses of processes in order, but first the
-// processes without a recorded end, at most maxAddresses.
+// rankAddresses returns the distinct addresses of processes, at most maxAddresses.
+// Processes without a recorded end come first. Otherwise the order stays.
 func rankAddresses(all []events.ProcessStarted, ended map[domain.ProcessID]bool) (addresses []string) {
 	for _, gone := range []bool{false, true} {
 		for _, p := range all {

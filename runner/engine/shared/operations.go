@@ -124,9 +124,10 @@ func (s *Store) Follow(ctx context.Context, after events.Position, options ...ev
 	}
 }
 
-// resumed returns a Following that stores the latest position of CaughtUp in from, so
-// that the next backend begins there, and does not report a position again after a
-// takeover.
+// resumed returns a copy of f for reading through several backends. Its CaughtUp
+// stores each position in from, so that the next backend continues there. It calls
+// f.CaughtUp only for positions that it has not reported, since the next backend may
+// report one again.
 func resumed(f events.Following, from *events.Position) events.Following {
 	caughtUp, notified, last := f.CaughtUp, false, events.Position{}
 	f.CaughtUp = func(at events.Position) {

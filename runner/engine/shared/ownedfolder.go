@@ -27,7 +27,7 @@ type ownedFolder struct {
 
 // acquire takes the lock of the folder, opens the stores, serves them and publishes
 // the endpoint. It returns an events.ErrInUse or outputs.ErrInUse if another process
-// has a lock. After an error all of it is closed again.
+// has a lock. After an error it has closed the stores and released the lock.
 func (s *Store) acquire(ctx context.Context) (*backend, error) {
 	owner := storedir.Owner{Command: s.cfg.Command, Started: time.Now().UTC(), Shares: true}
 	log, err := embedded.Open(ctx, s.dir, embedded.Config{Owner: owner, Logger: s.cfg.Logger})

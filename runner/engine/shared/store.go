@@ -92,9 +92,10 @@ type backendSearch struct {
 // folder until Close. Otherwise Open connects to the holder. The caller closes the
 // Store.
 //
-// Besides the errors of [embedded.Open] and [engine.OpenOutputs], Open returns an
-// events.ErrInUse that names the process if that does not share the folder or runs on
-// another machine, and an [UnresponsiveError] if it does not answer.
+// Besides the errors of [embedded.Open] and [engine.OpenOutputs], Open returns two
+// errors about the holder: an events.ErrInUse that names it if it does not share the
+// folder or runs on another machine, and an [UnresponsiveError] if it does not
+// answer.
 func Open(ctx context.Context, dir string, cfg Config) (*Store, error) {
 	s := &Store{cfg: cfg, dir: dir}
 	s.life, s.end = context.WithCancelCause(context.Background())
