@@ -163,9 +163,10 @@ func (f *folderFollower) give(e events.Entry) error {
 	return nil
 }
 
-// reopen opens the folder into f.store and returns its folderState. After a pass through a
-// serving process it opens at once. After a pass over the files it waits until the state
-// differs from seen. While a process has the lock and does not serve the folder, it polls.
+// reopen opens the folder into f.store and returns its folderState. After a pass
+// through a serving process it opens the folder at once. After a pass over the files
+// it first waits until the state differs from seen. If a process has the lock and
+// does not serve the folder, reopen tries again at intervals.
 func (f *folderFollower) reopen(ctx context.Context, seen string) (string, error) {
 	now := !f.store.ReadOnly
 	for {

@@ -282,9 +282,10 @@ func (s *Store) passOn(ctx context.Context, after events.Position, yield func(ev
 }
 
 // behind returns the position after which reading can continue, given err, an error
-// of reading after at. The position is in err if the store knows it. Otherwise, in an
-// embedded store, whose positions are consecutive, behind tries one position after
-// another; each try costs a read. It returns at if it finds no such position.
+// of reading after the position at. If the store knows that position, it is in err.
+// If not, behind tries one position after another in an embedded store, whose
+// positions are consecutive; each try costs a read. It returns at if it finds no such
+// position.
 func (s *Store) behind(ctx context.Context, at events.Position, err error) events.Position {
 	if d, ok := errors.AsType[*events.DamagedRecord](err); ok && d.Position.Compare(at) > 0 {
 		return d.Position
