@@ -132,8 +132,9 @@ func differ(got, want []byte) error {
 	return fmt.Errorf("byte %d: got …%q…, want …%q…", at, part(got), part(want))
 }
 
-// oneGoIsTwo folds up to a cut, encodes the state, which must not change it, and folds the
-// rest from the state.
+// oneGoIsTwo folds up to a cut, encodes the state for a checkpoint, and folds the
+// rest from the same state. The answer must equal that of one fold, so encoding must
+// not change a state.
 func oneGoIsTwo[S any](p projections.Projection[S], history []events.Envelope) error {
 	return everywhere(p, history, func(cut int) ([]byte, error) {
 		s, err := fold(p, p.Init(), history[:cut])
@@ -147,8 +148,8 @@ func oneGoIsTwo[S any](p projections.Projection[S], history []events.Envelope) e
 	})
 }
 
-// fromCheckpoint folds up to a cut, encodes and decodes the state, and folds the rest from
-// the decoded state.
+// fromCheckpoint folds up to a cut, encodes and decodes the state, and folds the rest
+// from the decoded state. The answer must equal that of one fold.
 func fromCheckpoint[S any](p projections.Projection[S], history []events.Envelope) error {
 	return everywhere(p, history, func(cut int) ([]byte, error) {
 		data, err := encoded(p, p.Init(), history[:cut])
@@ -163,7 +164,8 @@ func fromCheckpoint[S any](p projections.Projection[S], history []events.Envelop
 	})
 }
 
-// rebuiltFromZero folds the whole history twice from new initial states.
+// rebuiltFromZero folds the whole history twice, each time from a new initial state.
+// The answers must be equal.
 func rebuiltFromZero[S any](p projections.Projection[S], history []events.Envelope) error {
 	want, err := encoded(p, p.Init(), history)
 	if err != nil {
@@ -176,7 +178,8 @@ func rebuiltFromZero[S any](p projections.Projection[S], history []events.Envelo
 	return err
 }
 
-// checkpointIsWhole encodes, decodes and encodes the state at each cut.
+// checkpointIsWhole encodes the state at each cut, decodes it and encodes it again.
+// Both encodings must be equal.
 func checkpointIsWhole[S any](p projections.Projection[S], history []events.Envelope) error {
 	for _, cut := range cuts(len(history)) {
 		want, err := encoded(p, p.Init(), history[:cut])
@@ -198,8 +201,8 @@ func checkpointIsWhole[S any](p projections.Projection[S], history []events.Enve
 	return nil
 }
 
-// answersAreApart folds up to a cut, folds the whole history from another initial state and
-// checks that the first state is unchanged.
+// answersAreApart folds up to a cut, and then folds the whole history from another
+// initial state. The second fold must not change the first state.
 func answersAreApart[S any](p projections.Projection[S], history []events.Envelope) error {
 	for _, cut := range cuts(len(history)) {
 		kept, err := fold(p, p.Init(), history[:cut])
@@ -224,7 +227,8 @@ func answersAreApart[S any](p projections.Projection[S], history []events.Envelo
 	return nil
 }
 
-// historyStays encodes the envelopes of the history before and after a fold.
+// historyStays encodes the envelopes of the history before and after a fold. The fold
+// must not change them.
 func historyStays[S any](p projections.Projection[S], history []events.Envelope) error {
 	want, err := json.Marshal(history)
 	if err != nil {
@@ -240,7 +244,8 @@ func historyStays[S any](p projections.Projection[S], history []events.Envelope)
 	return err
 }
 
-// passesOver compares a fold of the events that p reads with one that applies every event.
+// passesOver folds only the events that p reads, and then applies p to every event.
+// The answers must be equal.
 func passesOver[S any](p projections.Projection[S], history []events.Envelope) error {
 	want, err := encoded(p, p.Init(), history)
 	if err != nil {

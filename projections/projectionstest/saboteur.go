@@ -57,7 +57,8 @@ func honest() projections.Projection[*tally] {
 	return projections.Projection[*tally]{Name: "tally", Version: 1, Init: newTally, Apply: count}
 }
 
-// saboteurs maps the name of each law to a function that returns a projection that breaks it.
+// saboteurs maps the name of each law to a function that returns a projection that
+// breaks the law.
 func saboteurs() map[string]func() projections.Projection[*tally] {
 	return map[string]func() projections.Projection[*tally]{
 		"one go is two":         countsLooks,

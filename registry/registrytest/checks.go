@@ -89,8 +89,8 @@ func (s *Subject) settled(ctx context.Context, w *world, c domain.Call) (*Turn, 
 	return t, end, err
 }
 
-// singleExecutor settles one call while two tools are registered and counts the executions of
-// both.
+// singleExecutor settles one call while two tools are registered. Only the called
+// tool must run, and only once.
 func singleExecutor(ctx context.Context, s *Subject) error {
 	var w, other world
 	beside, err := other.tool(echo)
@@ -109,8 +109,9 @@ func singleExecutor(ctx context.Context, s *Subject) error {
 	return nil
 }
 
-// codecBoundary settles a call whose input does not fit its schema, and one whose output does
-// not.
+// codecBoundary settles a call whose input does not fit its schema: it must end as an
+// invalid input, and the tool must not run. It then settles a call whose output does
+// not fit: it must end as an invalid output.
 func codecBoundary(ctx context.Context, s *Subject) error {
 	var w world
 	bad := domain.Call{ID: "bad", Name: "tool", Input: json.RawMessage(`{"text":7}`)}
@@ -243,8 +244,8 @@ func staleRejection(ctx context.Context, s *Subject) error {
 // long is an output of 100 lines and 1,600 bytes, which exceeds the limits small.
 var long = strings.Repeat("line after line\n", 100)
 
-// storageEncapsulation settles a call with the output long and looks for all of it among the
-// retained outputs.
+// storageEncapsulation settles a call whose output, the text long, exceeds the
+// limits. The retained outputs of the end must contain all of it.
 func storageEncapsulation(ctx context.Context, s *Subject) error {
 	var w world
 	_, end, err := s.settled(ctx, &w, call("c", long))
@@ -263,8 +264,8 @@ func storageEncapsulation(ctx context.Context, s *Subject) error {
 	return fmt.Errorf("what the tool returned is not among what is kept: %v", end.Retained)
 }
 
-// presentationIsPure compares the result for the model, computed from the returned settlement
-// and from the one in the log.
+// presentationIsPure computes the result for the model from the returned settlement
+// and from the one in the log. Both must be equal.
 func presentationIsPure(ctx context.Context, s *Subject) error {
 	var w world
 	_, end, err := s.settled(ctx, &w, call("c", "hi"))
@@ -376,8 +377,8 @@ func begunIsOnRecord(ctx context.Context, s *Subject) error {
 	return nil
 }
 
-// runsWhatWasOffered compares the offered and the effective registration of each start on
-// record with the offer of the turn.
+// runsWhatWasOffered reads each start on record. Its offered and its effective
+// registration must be the one that the turn offered.
 func runsWhatWasOffered(ctx context.Context, s *Subject) error {
 	var w world
 	t, _, err := s.settled(ctx, &w, call("c", "hi"))

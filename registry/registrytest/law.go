@@ -12,8 +12,8 @@ import (
 // [Subject].
 type Law = lawtest.Law[*Subject]
 
-// law returns a Law whose subjects have the limits of outputs. The function sabotage changes
-// a correct Subject into one that breaks the law.
+// law returns a Law. Its check runs on a Subject whose registry has these limits. The
+// function sabotage changes a correct Subject into one that breaks the law.
 func law(name, sentence string, limits registry.Limits, check func(context.Context, *Subject) error, sabotage func(*Subject)) Law {
 	return Law{
 		Name: name, Sentence: sentence, Verify: check,
