@@ -261,8 +261,8 @@ func parseJSON(document json.RawMessage) (value any, err error) {
 	return validate.UnmarshalJSON(bytes.NewReader(document))
 }
 
-// hasDigit reports whether a document has a digit outside its strings, which
-// every number has.
+// hasDigit reports whether a document has a digit outside its strings. A document
+// without such a digit has no number.
 func hasDigit(document json.RawMessage) bool {
 	inString := false
 	for i := 0; i < len(document); i++ {

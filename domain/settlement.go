@@ -158,7 +158,8 @@ type ToolResult struct {
 	Structured json.RawMessage
 }
 
-// Type returns error, text, content or json, after the field that is set.
+// Type returns "error", "text", "content" or "json", depending on the field that is
+// set.
 func (r ToolResult) Type() string {
 	switch {
 	case r.Structured != nil:

@@ -144,8 +144,8 @@ func (s *callExec) runBeforeHooks(ctx, until context.Context) (json.RawMessage, 
 	return input, nil
 }
 
-// hookError wraps the error of a hook with its place, before or after, and the name of
-// the tool.
+// hookError wraps the error of a hook with the name of the tool. when is "before" or
+// "after": the side of the tool on which the hook runs.
 func hookError(when, name string, err error) error {
 	return fmt.Errorf("run hook %s %s: %w", when, name, err)
 }

@@ -43,9 +43,9 @@ func deriveID[I any](from func([16]byte) I, at time.Time, parts ...string) I {
 	return from(b)
 }
 
-// An idSuffix is the part of an ID that derives from its name. Two files may give one
-// object different times; its IDs then differ in their first six bytes and have the
-// same suffix.
+// An idSuffix is the part of a derived ID that depends on the name of its object and
+// not on the time. Two files can give one object different times. The two IDs then
+// differ in their first six bytes and have the same suffix.
 type idSuffix [10]byte
 
 // suffixOf returns the suffix of an ID: its bytes after the six bytes of the time.

@@ -147,9 +147,10 @@ func (t *Transcript) useStoredIDs(i *Importer) {
 	t.Report.Session = t.Session
 }
 
-// parent returns the session that started a sub-agent: the session of the call that
-// started it, or else the main session of its name. It returns zero for a session of
-// a user and for an unknown parent. It ignores a call that would make the sub-agent a
+// parent returns the session that started a sub-agent. That is the session of the
+// call that started it or, if the call is unknown, the user's session with the
+// session ID of the sub-agent's records. parent returns zero for a session of a user
+// and for an unknown parent. It ignores a call that would make the sub-agent a
 // descendant of itself.
 func (i *Importer) parent(t *Transcript, c *fileSession) domain.SessionID {
 	switch {

@@ -14,8 +14,8 @@
 //
 // # Promises
 //
-//   - A Doctor appends to the log only if the caller asks for timed appends, and then only
-//     to the stream doctor-probe.
+//   - A Doctor appends to the log only if the caller asks for timed appends, and then
+//     only to the stream doctor-probe.
 //   - No detail contains a credential.
 //   - No step waits longer than the timeout of the Opener, which is 3 seconds unless the
 //     user gives another.

@@ -61,8 +61,9 @@ func (p *Progress) Show(part string, u unit, amount int64, done, total uint64) {
 	p.bar.SetCurrent(int64(done - p.from))
 }
 
-// begin adds the bar of a part. An earlier run may have finished done of it. The rate and the
-// estimated time count only the progress after begin.
+// begin adds the bar of a part of which the amount done is finished already, for
+// example by an earlier run. The rate and the estimated time count only the progress
+// after begin.
 func (p *Progress) begin(part string, u unit, amount int64, done, total uint64) {
 	p.part, p.from, p.done = part, done, &atomic.Int64{}
 	begun, counted := time.Now(), p.done

@@ -41,10 +41,10 @@ const (
 	maxAppendSetting = "maxAppend"
 )
 
-// parseAddress parses the address of a store: a connection string if the text
-// contains "://", and otherwise the path of a folder. It returns a usage error for an
-// unknown scheme or an invalid setting; package eventstoredb checks the rest. Its
-// errors never quote a part of a password.
+// parseAddress parses the address of a store. A text that contains "://" is a
+// connection string; any other text is the path of a folder. It returns a usage error
+// for an unknown scheme or an invalid setting; package eventstoredb checks the rest.
+// Its errors never quote a part of a password.
 func parseAddress(text string) (Address, error) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {
