@@ -10,23 +10,40 @@ import (
 // CallStarted records that a call is about to run. It is durable before the
 // tool runs, so a call without it has had no effect outside the process.
 type CallStarted struct {
-	Turn       domain.TurnID    `json:"turn"`
-	Message    domain.MessageID `json:"message"` // the reply with the call
-	Call       domain.CallID    `json:"call" codec:"intern"`
-	Tool       string           `json:"tool" codec:"intern"`
-	Offered    domain.Offered   `json:"offered"`         // by the turn
-	Effective  domain.Offered   `json:"effective"`       // the registration that runs
-	Input      json.RawMessage  `json:"input,omitempty"` // if hooks changed the requested input
-	Idempotent bool             `json:"idempotent,omitempty"`
-	Process    domain.ProcessID `json:"process,omitzero"` // the process that runs it; zero in an import
+	// Turn is the turn whose offer the call refers to.
+	Turn domain.TurnID `json:"turn"`
+	// Message is the reply that contains the call.
+	Message domain.MessageID `json:"message"`
+	// Call is the provider's name for the call.
+	Call domain.CallID `json:"call" codec:"intern"`
+	// Tool is the name of the tool, as the model wrote it.
+	Tool string `json:"tool" codec:"intern"`
+	// Offered is the registration that the turn offered.
+	Offered domain.Offered `json:"offered"`
+	// Effective is the registration that runs.
+	Effective domain.Offered `json:"effective"`
+	// Input is the input that runs, if hooks changed the requested one. Empty:
+	// they did not.
+	Input json.RawMessage `json:"input,omitempty"`
+	// Idempotent is the promise of the tool that a second run of the same call has
+	// no further effect.
+	Idempotent bool `json:"idempotent,omitempty"`
+	// Process is the process that runs the call; zero in an import.
+	Process domain.ProcessID `json:"process,omitzero"`
 }
 
 // CallSettled records the end of a call. Each call has exactly one.
 type CallSettled struct {
-	Turn         domain.TurnID       `json:"turn,omitzero"`
-	Message      domain.MessageID    `json:"message"`
-	Call         domain.CallID       `json:"call" codec:"intern"`
-	Tool         string              `json:"tool" codec:"intern"`
+	// Turn is the turn of the call.
+	Turn domain.TurnID `json:"turn,omitzero"`
+	// Message is the reply that contains the call.
+	Message domain.MessageID `json:"message"`
+	// Call is the provider's name for the call.
+	Call domain.CallID `json:"call" codec:"intern"`
+	// Tool is the name of the tool, as the model wrote it.
+	Tool string `json:"tool" codec:"intern"`
+	// Outcome and the fields below, up to ChangedBy, are those of
+	// domain.Settlement.
 	Outcome      domain.Outcome      `json:"outcome"`
 	Began        bool                `json:"began"`
 	Interruption domain.Interruption `json:"interruption,omitzero"`
@@ -37,13 +54,17 @@ type CallSettled struct {
 	Structured   json.RawMessage     `json:"structured,omitempty"`
 	Content      domain.Contents     `json:"content,omitempty"`
 	Retained     []domain.Retained   `json:"retained,omitempty"`
-	Lost         int64               `json:"lost,omitempty"` // bytes that the tool dropped from its output
-	Progress     *domain.Progress    `json:"progress,omitempty"`
-	Offered      domain.Offered      `json:"offered,omitzero"`
-	Effective    domain.Offered      `json:"effective,omitzero"`
-	Agrees       bool                `json:"agrees"` // the fingerprints of Offered and Effective are equal and known
-	ChangedBy    domain.EventID      `json:"changed_by,omitzero"`
-	Allowed      []domain.Rule       `json:"allowed,omitempty"` // the rules that allowed its permission requests without a prompt
+	// Lost is the number of bytes that the tool dropped from its output.
+	Lost      int64            `json:"lost,omitempty"`
+	Progress  *domain.Progress `json:"progress,omitempty"`
+	Offered   domain.Offered   `json:"offered,omitzero"`
+	Effective domain.Offered   `json:"effective,omitzero"`
+	// Agrees reports whether the fingerprints of Offered and Effective are known
+	// and equal.
+	Agrees    bool           `json:"agrees"`
+	ChangedBy domain.EventID `json:"changed_by,omitzero"`
+	// Allowed are the rules that allowed its permission requests without a prompt.
+	Allowed []domain.Rule `json:"allowed,omitempty"`
 }
 
 // Settled returns the event that records a settlement of a call.
@@ -69,19 +90,25 @@ func (c CallSettled) Settlement(id domain.EventID) domain.Settlement {
 // LateResultObserved records a result that arrived after the settlement of its
 // call. It is stored for inspection and never replaces the settlement.
 type LateResultObserved struct {
-	Message    domain.MessageID `json:"message"`
-	Call       domain.CallID    `json:"call" codec:"intern"`
-	Tool       string           `json:"tool" codec:"intern"`
-	Settlement domain.EventID   `json:"settlement"` // the recorded settlement
-	Outcome    domain.Outcome   `json:"outcome"`    // the outcome of the late result
-	Text       string           `json:"text,omitempty"`
-	Structured json.RawMessage  `json:"structured,omitempty"`
+	// Message is the reply that contains the call.
+	Message domain.MessageID `json:"message"`
+	Call    domain.CallID    `json:"call" codec:"intern"`
+	Tool    string           `json:"tool" codec:"intern"`
+	// Settlement is the event that records the settlement.
+	Settlement domain.EventID `json:"settlement"`
+	// Outcome is the outcome of the late result.
+	Outcome    domain.Outcome  `json:"outcome"`
+	Text       string          `json:"text,omitempty"`
+	Structured json.RawMessage `json:"structured,omitempty"`
 }
 
 // OutputPruned records that a managed output was deleted. Its digest and size
 // remain.
 type OutputPruned struct {
+	// Retained describes the deleted output.
 	Retained domain.Retained `json:"retained"`
-	Policy   string          `json:"policy"`
-	Pruned   time.Time       `json:"pruned"`
+	// Policy names the rule that deleted it, such as "older than 30 days".
+	Policy string `json:"policy"`
+	// Pruned is the time of the deletion.
+	Pruned time.Time `json:"pruned"`
 }

@@ -7,8 +7,11 @@ import (
 // SettingChanged records a new value of a setting of the session. A session
 // has at most one value of a setting at a time.
 type SettingChanged struct {
-	Setting string `json:"setting" codec:"intern"` // one of the settings below, or another program's word
-	Value   string `json:"value"`
+	// Setting is one of the Setting constants, or another program's name of a
+	// setting.
+	Setting string `json:"setting" codec:"intern"`
+	// Value is the new value.
+	Value string `json:"value"`
 }
 
 // The settings that this module records.
@@ -25,19 +28,28 @@ const (
 // session. A later SessionSpawned of the same session adds fields and
 // contradicts none.
 type SessionSpawned struct {
-	Parent  domain.SessionID `json:"parent"`
-	Message domain.MessageID `json:"message,omitzero"` // of the parent: the reply that asked for Call; zero where it is not known
-	Call    domain.CallID    `json:"call,omitempty" codec:"intern"`
+	// Parent is the session that started this one.
+	Parent domain.SessionID `json:"parent"`
+	// Message is the reply of the parent that contains Call; zero: not known.
+	Message domain.MessageID `json:"message,omitzero"`
+	// Call is the call of the parent that started this session; empty: not known.
+	Call domain.CallID `json:"call,omitempty" codec:"intern"`
 }
 
 // ContextAdded records a text that the program, not a person or a call, added
 // to the model's context. Text is complete, a prefix or absent; unless it is
 // complete, Bytes and SHA256 describe the complete text.
 type ContextAdded struct {
-	Source string `json:"source" codec:"intern"` // one of the sources below, or another program's word
-	Text   string `json:"text,omitempty"`
-	Bytes  int64  `json:"bytes,omitempty"`  // of the complete text, if Text is not complete
-	SHA256 string `json:"sha256,omitempty"` // of the complete text, if Text is not complete
+	// Source is one of the Context constants, or another program's name of a
+	// source.
+	Source string `json:"source" codec:"intern"`
+	// Text is the text, its prefix or empty.
+	Text string `json:"text,omitempty"`
+	// Bytes is the size of the complete text, if Text is not complete.
+	Bytes int64 `json:"bytes,omitempty"`
+	// SHA256 is the hexadecimal digest of the complete text, if Text is not
+	// complete.
+	SHA256 string `json:"sha256,omitempty"`
 }
 
 // The sources of context that this module records.
@@ -53,20 +65,30 @@ const (
 // ContextCompacted records that the model receives a shortened session from
 // this event on. A summary follows as ContextAdded.
 type ContextCompacted struct {
-	Trigger string `json:"trigger,omitempty" codec:"intern"` // such as manual or auto
-	Before  int64  `json:"tokens_before,omitempty"`
-	After   int64  `json:"tokens_after,omitempty"`
+	// Trigger is the cause, such as manual or auto.
+	Trigger string `json:"trigger,omitempty" codec:"intern"`
+	// Before is the size of the context in tokens before the compaction; zero: not
+	// known.
+	Before int64 `json:"tokens_before,omitempty"`
+	// After is the size in tokens after the compaction; zero: not known.
+	After int64 `json:"tokens_after,omitempty"`
 }
 
 // CommandRan records a command that ran outside of calls: one that a person
 // gave to the program that runs the agent, or a hook.
 type CommandRan struct {
-	By      string        `json:"by" codec:"intern"`                // ByHook or ByUser
-	Name    string        `json:"name,omitempty" codec:"intern"`    // such as /compact, or the event that the hook is of
-	Command string        `json:"command,omitempty"`                // the line that ran, or the arguments of Name
-	Call    domain.CallID `json:"call,omitempty" codec:"intern"`    // that a hook ran for
-	Outcome string        `json:"outcome,omitempty" codec:"intern"` // such as success, blocked or failed; empty: not known
-	Output  string        `json:"output,omitempty"`
+	// By is ByHook or ByUser.
+	By string `json:"by" codec:"intern"`
+	// Name is the name of the command, such as /compact, or the event of the hook.
+	Name string `json:"name,omitempty" codec:"intern"`
+	// Command is the command line, or the arguments of Name.
+	Command string `json:"command,omitempty"`
+	// Call is the call for which the hook ran; empty: it ran for no call.
+	Call domain.CallID `json:"call,omitempty" codec:"intern"`
+	// Outcome is the result, such as success, blocked or failed; empty: not known.
+	Outcome string `json:"outcome,omitempty" codec:"intern"`
+	// Output is the text that the command wrote.
+	Output string `json:"output,omitempty"`
 }
 
 // The values of CommandRan.By.
@@ -77,7 +99,10 @@ const (
 
 // ProviderFailed records a failed request to the model's provider.
 type ProviderFailed struct {
-	Detail  string `json:"detail"`
-	Status  int64  `json:"status,omitempty"`  // of HTTP
-	Attempt int64  `json:"attempt,omitempty"` // counted from 1; zero: not known
+	// Detail is the error text.
+	Detail string `json:"detail"`
+	// Status is the HTTP status; zero: not known.
+	Status int64 `json:"status,omitempty"`
+	// Attempt is the number of the attempt, counted from 1; zero: not known.
+	Attempt int64 `json:"attempt,omitempty"`
 }

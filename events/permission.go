@@ -9,27 +9,46 @@ import (
 
 // PermissionRequested records that a running call requested permission.
 type PermissionRequested struct {
+	// Permission is the ID of the request, which its PermissionDecided repeats.
 	Permission domain.PermissionID `json:"permission"`
-	Message    domain.MessageID    `json:"message"`
-	Call       domain.CallID       `json:"call" codec:"intern"`
-	Agent      domain.AgentID      `json:"agent" codec:"intern"`
-	Action     string              `json:"action" codec:"intern"`
-	Resources  []string            `json:"resources"` // never empty
-	Save       []string            `json:"save,omitempty"`
-	Metadata   json.RawMessage     `json:"metadata,omitempty"`
-	Shown      domain.Preview      `json:"shown,omitzero"` // the text shown to the person; zero if no person was asked
+	// Message is the reply that contains the call.
+	Message domain.MessageID `json:"message"`
+	// Call is the provider's name for the call.
+	Call domain.CallID `json:"call" codec:"intern"`
+	// Agent is the agent that runs the call.
+	Agent domain.AgentID `json:"agent" codec:"intern"`
+	// Action is the action that the call wants to perform, such as bash or read.
+	Action string `json:"action" codec:"intern"`
+	// Resources are the objects of the action, such as commands or paths. It is
+	// never empty.
+	Resources []string `json:"resources"`
+	// Save are the patterns of resources that an answer of always approves from
+	// then on. Empty: such an answer counts once.
+	Save []string `json:"save,omitempty"`
+	// Metadata is JSON of the tool about the request.
+	Metadata json.RawMessage `json:"metadata,omitempty"`
+	// Shown is the text shown to the person; zero if no person was asked.
+	Shown domain.Preview `json:"shown,omitzero"`
 }
 
 // PermissionDecided records the decision on a permission request.
 type PermissionDecided struct {
+	// Permission is the ID of the request.
 	Permission domain.PermissionID `json:"permission"`
-	Effect     domain.Effect       `json:"effect"` // allow or deny
-	By         Decider             `json:"by" codec:"intern"`
-	Rule       domain.Rule         `json:"rule,omitzero"`        // the denying rule, if By is ByRule
-	Scope      string              `json:"scope" codec:"intern"` // once, always or reject; empty if no person was asked
-	Feedback   string              `json:"feedback,omitempty"`
-	WaitedMS   int64               `json:"waited_ms"`                       // from request to decision, in milliseconds
-	Person     string              `json:"person,omitempty" codec:"intern"` // the OS user who decided, if By is ByPerson
+	// Effect is allow or deny.
+	Effect domain.Effect `json:"effect"`
+	// By is the authority that decided.
+	By Decider `json:"by" codec:"intern"`
+	// Rule is the denying rule, if By is ByRule.
+	Rule domain.Rule `json:"rule,omitzero"`
+	// Scope is once, always or reject; empty if no person was asked.
+	Scope string `json:"scope" codec:"intern"`
+	// Feedback is the text of the person for the model.
+	Feedback string `json:"feedback,omitempty"`
+	// WaitedMS is the time from request to decision, in milliseconds.
+	WaitedMS int64 `json:"waited_ms"`
+	// Person is the OS user who decided, if By is ByPerson.
+	Person string `json:"person,omitempty" codec:"intern"`
 }
 
 // A Decider is the kind of authority that decided on a permission.
@@ -47,19 +66,28 @@ const (
 // ApprovalSaved records that a person approved an action on a resource for
 // later requests as well.
 type ApprovalSaved struct {
-	Permission domain.PermissionID `json:"permission"` // the request that it decided
-	Location   string              `json:"location,omitempty" codec:"intern"`
-	Action     string              `json:"action" codec:"intern"`
-	Resource   string              `json:"resource"`                        // a pattern
-	Expires    time.Time           `json:"expires,omitzero"`                // zero: never
-	Person     string              `json:"person,omitempty" codec:"intern"` // the OS user who approved
+	// Permission is the request that the approval decided.
+	Permission domain.PermissionID `json:"permission"`
+	// Location is the workspace to which the approval applies.
+	Location string `json:"location,omitempty" codec:"intern"`
+	// Action is the approved action.
+	Action string `json:"action" codec:"intern"`
+	// Resource is a pattern of the approved resources.
+	Resource string `json:"resource"`
+	// Expires is the time at which the approval ends; zero: never.
+	Expires time.Time `json:"expires,omitzero"`
+	// Person is the OS user who approved.
+	Person string `json:"person,omitempty" codec:"intern"`
 }
 
 // ApprovalRevoked records that a saved approval no longer applies.
 type ApprovalRevoked struct {
+	// Location, Action and Resource are those of the approval.
 	Location string `json:"location,omitempty" codec:"intern"`
 	Action   string `json:"action" codec:"intern"`
 	Resource string `json:"resource"`
-	Reason   string `json:"reason,omitempty"`
-	Person   string `json:"person,omitempty" codec:"intern"` // the OS user who revoked it
+	// Reason is a text for a person; it may be empty.
+	Reason string `json:"reason,omitempty"`
+	// Person is the OS user who revoked the approval.
+	Person string `json:"person,omitempty" codec:"intern"`
 }

@@ -6,19 +6,28 @@ import (
 
 // SessionOpened records the start of a session of one agent.
 type SessionOpened struct {
-	Session  domain.SessionID `json:"session"`
-	Agent    domain.AgentID   `json:"agent" codec:"intern"`
-	Location string           `json:"location,omitempty" codec:"intern"` // the workspace
-	Model    string           `json:"model,omitempty" codec:"intern"`
-	Parent   domain.SessionID `json:"parent,omitzero"` // the session that started this one
-	Origin   Origin           `json:"origin"`
+	// Session is the ID of the session, and of its stream.
+	Session domain.SessionID `json:"session"`
+	// Agent is the name of the agent.
+	Agent domain.AgentID `json:"agent" codec:"intern"`
+	// Location is the workspace.
+	Location string `json:"location,omitempty" codec:"intern"`
+	// Model is the model of the agent; empty: not known.
+	Model string `json:"model,omitempty" codec:"intern"`
+	// Parent is the session that started this one; zero: none did.
+	Parent domain.SessionID `json:"parent,omitzero"`
+	// Origin describes how the session entered the ledger.
+	Origin Origin `json:"origin"`
 }
 
 // An Origin describes how a session entered the ledger.
 type Origin struct {
-	Kind   OriginKind `json:"kind" codec:"intern"`
-	Format string     `json:"format,omitempty" codec:"intern"` // of an import: such as claude-code
-	Source string     `json:"source,omitempty"`                // of an import: the session's name in the imported file
+	// Kind is RunHere or Imported.
+	Kind OriginKind `json:"kind" codec:"intern"`
+	// Format is the file format of an import, such as claude-code.
+	Format string `json:"format,omitempty" codec:"intern"`
+	// Source is the name of the session in the imported file.
+	Source string `json:"source,omitempty"`
 }
 
 // An OriginKind is a way in which a session enters the ledger.
@@ -32,22 +41,37 @@ const (
 
 // PromptAdmitted records a message for the agent.
 type PromptAdmitted struct {
+	// Message is the ID of the prompt.
 	Message domain.MessageID `json:"message"`
-	Text    string           `json:"text"`
-	Media   domain.Contents  `json:"media,omitempty"` // attached images and files
+	// Text is the text of the prompt.
+	Text string `json:"text"`
+	// Media are the attached images and files.
+	Media domain.Contents `json:"media,omitempty"`
 }
 
 // TurnMaterialized records the tools that one turn offered to the model.
 type TurnMaterialized struct {
-	Turn     domain.TurnID    `json:"turn"`
-	Message  domain.MessageID `json:"message"` // the ID reserved for the reply
-	Agent    domain.AgentID   `json:"agent" codec:"intern"`
-	Model    string           `json:"model,omitempty" codec:"intern"`
-	Tools    []domain.Offered `json:"tools"`                          // in the order of the request to the model
-	Hidden   []HiddenTool     `json:"hidden,omitempty"`               // tools that rules hid
-	Disabled bool             `json:"disabled,omitempty"`             // the maximum number of steps was reached: no tools
-	Observed bool             `json:"observed,omitempty"`             // an import saw the tools used; others may have been offered
-	Rules    string           `json:"rules,omitempty" codec:"intern"` // Rules.Digest of the agent's permission rules; empty: not known
+	// Turn is the ID of the turn.
+	Turn domain.TurnID `json:"turn"`
+	// Message is the ID reserved for the reply.
+	Message domain.MessageID `json:"message"`
+	// Agent is the agent of the session.
+	Agent domain.AgentID `json:"agent" codec:"intern"`
+	// Model is the requested model; empty: not known.
+	Model string `json:"model,omitempty" codec:"intern"`
+	// Tools are the offered registrations, in the order of the request to the
+	// model.
+	Tools []domain.Offered `json:"tools"`
+	// Hidden are the tools in effect that rules hid.
+	Hidden []HiddenTool `json:"hidden,omitempty"`
+	// Disabled reports that the maximum number of steps was reached, so no tool is
+	// offered.
+	Disabled bool `json:"disabled,omitempty"`
+	// Observed reports that an import saw the tools used; others may have been
+	// offered.
+	Observed bool `json:"observed,omitempty"`
+	// Rules is the Rules.Digest of the agent's permission rules; empty: not known.
+	Rules string `json:"rules,omitempty" codec:"intern"`
 }
 
 // Offer returns the tools that the turn may call.
@@ -62,56 +86,81 @@ type HiddenTool struct {
 
 // ReplyReceived records a reply of the model.
 type ReplyReceived struct {
-	Turn    domain.TurnID    `json:"turn"`
+	// Turn is the turn that the reply answers.
+	Turn domain.TurnID `json:"turn"`
+	// Message is the ID of the reply.
 	Message domain.MessageID `json:"message"`
-	Text    string           `json:"text,omitempty"`
-	Calls   []domain.Call    `json:"calls,omitempty"`                // as asked, in order
-	Model   string           `json:"model,omitempty" codec:"intern"` // that answered
-	Tokens  Tokens           `json:"tokens,omitzero"`
-	Finish  string           `json:"finish,omitempty" codec:"intern"` // the provider's stop reason
+	// Text is the text of the reply, without its thinking.
+	Text string `json:"text,omitempty"`
+	// Calls are the calls as the model asked for them, in order.
+	Calls []domain.Call `json:"calls,omitempty"`
+	// Model is the model that replied; empty: not known.
+	Model string `json:"model,omitempty" codec:"intern"`
+	// Tokens are the token counts of the request and the reply.
+	Tokens Tokens `json:"tokens,omitzero"`
+	// Finish is the provider's stop reason.
+	Finish string `json:"finish,omitempty" codec:"intern"`
 
-	Thinking string `json:"thinking,omitempty"` // the reasoning of the model; later requests do not include it
+	// Thinking is the reasoning of the model; later requests do not include it.
+	Thinking string `json:"thinking,omitempty"`
 }
 
 // ReplyRefused records an unusable reply and the reason. None of its calls
 // runs, no later request to the model includes it, and the turn has no reply.
 type ReplyRefused struct {
-	Turn    domain.TurnID    `json:"turn"`
-	Message domain.MessageID `json:"message"` // the ID reserved for the reply
-	Reason  string           `json:"reason"`
-	Text    string           `json:"text,omitempty"`
-	Calls   []domain.Call    `json:"calls,omitempty"` // as asked; an ID may be empty or repeated
-	Model   string           `json:"model,omitempty" codec:"intern"`
-	Tokens  Tokens           `json:"tokens,omitzero"`
-	Finish  string           `json:"finish,omitempty" codec:"intern"`
+	// Turn is the turn of the reply.
+	Turn domain.TurnID `json:"turn"`
+	// Message is the ID reserved for the reply.
+	Message domain.MessageID `json:"message"`
+	// Reason is the error text.
+	Reason string `json:"reason"`
+	Text   string `json:"text,omitempty"`
+	// Calls are the calls as the model asked for them; an ID may be empty or
+	// repeated.
+	Calls  []domain.Call `json:"calls,omitempty"`
+	Model  string        `json:"model,omitempty" codec:"intern"`
+	Tokens Tokens        `json:"tokens,omitzero"`
+	Finish string        `json:"finish,omitempty" codec:"intern"`
 }
 
 // Tokens are the token counts of the provider.
 type Tokens struct {
-	Input      int64 `json:"input,omitempty"`
-	Output     int64 `json:"output,omitempty"`
-	CacheRead  int64 `json:"cache_read,omitempty"`
+	// Input is the number of tokens that the provider counted as input.
+	Input int64 `json:"input,omitempty"`
+	// Output is the number of generated tokens.
+	Output int64 `json:"output,omitempty"`
+	// CacheRead is the number of input tokens read from the provider's cache.
+	CacheRead int64 `json:"cache_read,omitempty"`
+	// CacheWrite is the number of input tokens written to the provider's cache.
 	CacheWrite int64 `json:"cache_write,omitempty"`
 }
 
 // LoopDetected records that the model repeated the same calls, and that one of
 // them needs permission before it runs.
 type LoopDetected struct {
+	// Message is the reply with the call that needs permission.
 	Message domain.MessageID `json:"message"`
-	Call    domain.CallID    `json:"call" codec:"intern"`
-	Tool    string           `json:"tool" codec:"intern"`
-	Period  int              `json:"period"` // calls in one round
-	Rounds  int              `json:"rounds"` // repetitions
+	// Call is the provider's name for the call.
+	Call domain.CallID `json:"call" codec:"intern"`
+	// Tool is the name of its tool.
+	Tool string `json:"tool" codec:"intern"`
+	// Period is the number of calls in one round.
+	Period int `json:"period"`
+	// Rounds is the number of repetitions.
+	Rounds int `json:"rounds"`
 }
 
 // SessionInterrupted records that a run of the session ended before all its
 // work was done.
 type SessionInterrupted struct {
+	// Reason is the cause of the interruption.
 	Reason domain.Interruption `json:"reason"`
-	Detail string              `json:"detail,omitempty"`
+	// Detail is a text for the operator; it may be empty.
+	Detail string `json:"detail,omitempty"`
 }
 
 // SessionClosed records the end of the session: no event follows.
 type SessionClosed struct {
+	// Reason is a text for a person.
 	Reason string `json:"reason"`
 }
