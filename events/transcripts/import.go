@@ -211,9 +211,9 @@ func (i *Importer) importSession(ctx context.Context, t *Transcript, c *fileSess
 	return added, nil
 }
 
-// linkAgents records the parents and the calls of the sub-agents of all sessions of
-// t, in this file or imported before, as far as they are known and not on record. It
-// returns the number of events.
+// linkAgents records the parent and the call of each sub-agent of the sessions of t
+// that are known and not on record yet. The sub-agent can be in this file or in a
+// file imported before. linkAgents returns the number of events.
 func (i *Importer) linkAgents(ctx context.Context, t *Transcript) (added int, err error) {
 	of := map[string]bool{}
 	for _, c := range t.file.order {
@@ -290,9 +290,9 @@ func (i *Importer) isDescendant(session, of domain.SessionID) bool {
 	return true
 }
 
-// loadSpawns reads, once, the calls that started sub-agents from the streams of a
-// session and of its sub-agents: the structured value of the settlement names the
-// sub-agent.
+// loadSpawns reads the calls that started sub-agents from the streams of a session
+// and of its sub-agents. It finds them by the structured value of a settlement, which
+// names the sub-agent. It reads the streams of each session only once.
 func (i *Importer) loadSpawns(ctx context.Context, source string) error {
 	if i.searched[source] {
 		return nil

@@ -130,8 +130,8 @@ func (f *sessionFile) limitContents(all domain.Contents, name string) domain.Con
 	return kept
 }
 
-// contextEvent returns the event of a text that the user did not write, with length
-// and SHA-256 of a text that it cuts.
+// contextEvent returns the event of a text that the user did not write. If it cuts
+// the text, the event has the length and the SHA-256 of the whole.
 func (f *sessionFile) contextEvent(source, text string) events.ContextAdded {
 	e := events.ContextAdded{Source: source, Text: f.limitContext(text, source)}
 	if len(e.Text) < len(text) {

@@ -263,7 +263,8 @@ type spawnCall struct {
 }
 
 // spawnedDraft returns the event that records the parent and the call of the session.
-// Its ID derives from all three, so that a further call is a further event.
+// The event ID derives from the session, the parent and the call, so that another
+// call gives another event.
 func (c *fileSession) spawnedDraft(s spawnCall) events.Draft {
 	id := deriveID[domain.EventID](domain.IDFromBytes, c.opened, claudeCode, c.session.String(), "event", "spawned", s.parent.String(), s.message.String(), string(s.call))
 	return events.Draft{ID: id, Time: c.opened, Event: events.SessionSpawned{Parent: s.parent, Message: s.message, Call: s.call}}
