@@ -158,8 +158,8 @@ type ToolResult struct {
 	Structured json.RawMessage
 }
 
-// Type returns "error", "text", "content" or "json", depending on the field that is
-// set.
+// Type returns "error", "content" or "json" if that field is set, and otherwise
+// "text".
 func (r ToolResult) Type() string {
 	switch {
 	case r.Structured != nil:

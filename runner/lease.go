@@ -65,8 +65,8 @@ func KeepLease(ctx context.Context, ledger *events.Ledger, writer *events.Writer
 	return l
 }
 
-// Alive returns a context that ends with the cause ErrLeaseLost when the process must
-// stop its work, and without it after Close.
+// Alive returns a context that ends when the process must stop its work, with the
+// cause ErrLeaseLost. It also ends after Close, with another cause.
 func (l *Lease) Alive() context.Context { return l.alive }
 
 // Close stops the renewals and joins the goroutine. The lease then runs out by itself, or

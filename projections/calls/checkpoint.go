@@ -54,9 +54,8 @@ func (s *State) AppendBinary(b []byte) ([]byte, error) {
 	return w.end(), nil
 }
 
-// UnmarshalBinary is the inverse of AppendBinary. It replaces s. It returns
-// errCorrupt, or an error of encoding/json, if data is not an encoding; s is unusable
-// afterwards.
+// UnmarshalBinary is the inverse of AppendBinary. It replaces s. If data is not an
+// encoding, it returns errCorrupt or an error of encoding/json, and s is unusable.
 func (s *State) UnmarshalBinary(data []byte) error {
 	*s = *New()
 	p := &codec{reading: true, blocks: data}

@@ -3,11 +3,11 @@ package publish
 import "github.com/settlement-ledger/ledger/events"
 
 // An ackWindow computes the position through which all records are finished, while
-// workers finish them in any order. It is a queue of the unfinished records in log
-// order, together with finished ones that an unfinished one precedes. When a record
-// finishes, the watermark advances over the finished beginning of the queue. A
-// restart from the watermark therefore misses no record, and publishes again at most
-// the records of the queue.
+// workers finish them in any order. It is a queue of records in log order. It begins
+// with the first unfinished record, and holds finished records until the watermark
+// passes them. When a record finishes, the watermark advances over the finished
+// records at the beginning of the queue. A restart from the watermark therefore
+// misses no record, and publishes again at most the records of the queue.
 //
 // The zero ackWindow is empty. The caller synchronizes; a run holds its mu.
 type ackWindow struct {

@@ -287,8 +287,8 @@ func (r *run) acquireSlots(ctx context.Context, p outgoing) error {
 // Policy.Bytes if it is larger.
 func (r *run) weight(p outgoing) int64 { return int64(min(p.size(), r.policy.Bytes)) }
 
-// skip records that the log has no record to publish between the accepted records and
-// a position, so that the consumer advances over records that it does not select.
+// skip moves the consumer forward to the position at. It notes in the window that the
+// log has no record to publish between the accepted records and this position.
 func (r *run) skip(at events.Position) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

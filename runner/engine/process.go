@@ -176,8 +176,8 @@ func (p *Process) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// waitForTools waits for tools, in a time of its own: those that outlive it do not keep
-// the steps behind it from the log.
+// waitForTools waits for tools that still run, for at most registry.DefaultGrace. It
+// uses no time of the context with which the caller records the end of the process.
 func (p *Process) waitForTools(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), registry.DefaultGrace)
 	defer cancel()

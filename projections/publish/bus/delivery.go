@@ -94,8 +94,8 @@ func (g *group) pending(e events.Entry, released bool) *pending {
 	return p
 }
 
-// isFinished reports whether deliveries end: the message is acknowledged, or has
-// reached a limit of r or is damaged and so becomes a dead letter.
+// isFinished reports whether the message is delivered no more: it is acknowledged, or
+// it becomes a dead letter because it is damaged or has reached a limit of r.
 func (p *pending) isFinished(r Redelivery) bool {
 	return p.acknowledged || p.decodeErr != nil || p.refusals >= r.Refusals || p.unanswered >= r.Unanswered
 }

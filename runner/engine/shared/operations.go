@@ -222,9 +222,9 @@ func (s *Store) owned() *ownedFolder {
 	return s.mu.current.owned
 }
 
-// Node returns the address of outputs that a process in this folder puts on record:
-// that of the holder, if the holder serves other machines. It returns an empty string
-// otherwise, and in the holder itself.
+// Node returns the address of this node's outputs that a client in this folder puts
+// on record. It is that of the holder, or empty if the holder does not serve other
+// machines. The holder itself gets an empty string.
 func (s *Store) Node() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
