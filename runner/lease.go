@@ -29,13 +29,13 @@ const (
 var ErrLeaseLost = errors.New("the lease of this process expired: other processes may declare it dead")
 
 // A Lease keeps a process on record as alive: it appends a LeaseRenewed event to the
-// process's stream each time a third of the lease has passed. It is safe for concurrent
-// use.
+// process's stream each time a third of the lease has passed. A Lease is safe for
+// concurrent use. It owns one goroutine, which Close joins.
 //
-// The two sides of a lease use different clocks, and each errs on the safe side. The
-// process stops when its monotonic clock reaches the end that it computed before the
-// append. Others compare the recorded end with their wall clock, and add LeaseMargin. It
-// owns one goroutine, which Close joins.
+// The process and its observers use different clocks, and each side errs in the safe
+// direction. The process stops its work when its monotonic clock reaches the end of
+// the lease, which it computed before the append. Other processes compare the
+// recorded end with their wall clock, and add LeaseMargin.
 type Lease struct {
 	// writer appends to the stream of the process. The lease is its only user.
 	writer  *events.Writer

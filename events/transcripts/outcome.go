@@ -188,8 +188,8 @@ func abortedOutcome(end callOutcome, output string, structuredValue json.RawMess
 	return byUser
 }
 
-// persistedOutput returns a detail with the place of an output that the format stored
-// in another file, or an empty string.
+// persistedOutput returns a detail that says where an output is that the other agent
+// stored in another file. It returns an empty string for any other output.
 func persistedOutput(output string, structuredValue json.RawMessage) string {
 	rest, ok := strings.CutPrefix(strings.TrimSpace(output), "<persisted-output>")
 	if !ok {

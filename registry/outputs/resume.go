@@ -102,9 +102,9 @@ func (s *Store) reopen(readOnly bool) (err error) {
 	return nil
 }
 
-// forgetUnacknowledged deletes the headers of blobs whose Keep returned or will return
-// an error although they reached the disk, and ends the claims of those Keeps that have
-// returned. Sweep deletes the chunks after the next opening.
+// forgetUnacknowledged deletes the headers that reached the disk of blobs whose Keep
+// returned an error or will return one. It also ends the claims of the Keeps that
+// have returned. Sweep deletes the chunks after the next opening.
 func (s *Store) forgetUnacknowledged() error {
 	s.mu.Lock()
 	var refs []domain.Ref

@@ -24,11 +24,11 @@ type FolderWorkspace struct {
 	outputs *outputs.Store
 }
 
-// OpenFolder opens the store in a folder, which it makes if there is none,
-// starts a process of this program in it, recovers what dead processes left, and
-// opens a workspace. The folder is one that the ledger command can read. The
-// caller closes the Folder. Besides the errors of [Start] and [Process.Open] it
-// returns those of [embedded.Open]: an events.ErrInUse if another process has the
+// OpenFolder opens the store in a folder, and makes the folder if it is missing. It
+// then starts a process of this program in the store, recovers the work of dead
+// processes, and opens a workspace. The ledger command can read the folder. The
+// caller closes the FolderWorkspace. Besides the errors of [Start] and [Process.Open]
+// it returns those of [embedded.Open]: an events.ErrInUse if another process has the
 // folder open.
 func OpenFolder(ctx context.Context, dir, program string, config WorkspaceConfig) (*FolderWorkspace, error) {
 	store, err := embedded.Open(ctx, dir, embedded.Config{})

@@ -73,8 +73,8 @@ type acknowledgedLetter struct {
 	Revision events.Revision `json:"revision"`
 }
 
-// A deadLetterList is the fold of a dead letter stream. The zero list has read no
-// record. The dispatcher of a group owns the one of the group.
+// A deadLetterList is the fold of the dead letter stream of a group. The zero list
+// has read no record. The dispatcher of the group owns its list.
 type deadLetterList struct {
 	// read is the length of the stream as far as it was read.
 	read events.Revision
