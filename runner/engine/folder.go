@@ -58,7 +58,7 @@ func OpenFolder(ctx context.Context, dir, program string, config WorkspaceConfig
 }
 
 // Close closes the process, as [Process.Close] does, and then the store. Nothing
-// of the Folder may be used afterwards.
+// of the FolderWorkspace may be used afterwards.
 func (f *FolderWorkspace) Close(ctx context.Context) error {
 	return errors.Join(f.Process.Close(ctx), f.closeStores())
 }
