@@ -16,7 +16,7 @@ type SettingChanged struct {
 
 // The settings that this module records.
 const (
-	SettingModel          = "model"           // the session was opened without
+	SettingModel          = "model"           // the model, of a session that was opened without one
 	SettingLocation       = "location"        // the working directory
 	SettingPermissionMode = "permission_mode" // such as default, plan or bypassPermissions
 	SettingGitBranch      = "git_branch"      // of the working directory
@@ -26,7 +26,7 @@ const (
 
 // SessionSpawned records the session, and the call in it, that started this
 // session. A later SessionSpawned of the same session adds fields and
-// contradicts none.
+// changes no field that is set.
 type SessionSpawned struct {
 	// Parent is the session that started this one.
 	Parent domain.SessionID `json:"parent"`
@@ -93,8 +93,8 @@ type CommandRan struct {
 
 // The values of CommandRan.By.
 const (
-	ByHook = "hook"
-	ByUser = "user"
+	ByHook = "hook" // a hook of the program that runs the agent
+	ByUser = "user" // a person
 )
 
 // ProviderFailed records a failed request to the model's provider.

@@ -60,14 +60,24 @@ type Following struct {
 
 // The errors of a Store. Callers match them with errors.Is.
 var (
-	ErrConflict    = errors.New("stream has another length")
-	ErrClosed      = errors.New("store is closed")
-	ErrInUse       = errors.New("store is in use")
+	// ErrConflict reports that the stream does not have the length that the append
+	// named. The error is a *Conflict.
+	ErrConflict = errors.New("stream has another length")
+	// ErrClosed reports a call of a closed store, or a store closed during a call.
+	ErrClosed = errors.New("store is closed")
+	// ErrInUse reports that another process, or another backup, uses the store.
+	ErrInUse = errors.New("store is in use")
+	// ErrNewerFormat reports a store in a format that this program does not know yet.
 	ErrNewerFormat = errors.New("store has a newer format")
-	ErrNotAStore   = errors.New("not a store")
-	ErrTooLarge    = errors.New("record is too large")
-	ErrBadRecord   = errors.New("record is not valid")
-	ErrDamaged     = errors.New("record is damaged")
+	// ErrNotAStore reports a folder that holds something other than a store.
+	ErrNotAStore = errors.New("not a store")
+	// ErrTooLarge reports a record or an append over the size limit of the store.
+	ErrTooLarge = errors.New("record is too large")
+	// ErrBadRecord reports an invalid stream, an invalid record or an append
+	// without records.
+	ErrBadRecord = errors.New("record is not valid")
+	// ErrDamaged reports a record that cannot be read or decoded.
+	ErrDamaged = errors.New("record is damaged")
 )
 
 // ErrNotTried reports that a [Writer] did not append drafts, because the
@@ -87,7 +97,7 @@ func Refused(err error) bool {
 // named. It does not contain the actual length. It matches ErrConflict.
 type Conflict struct {
 	Stream Stream
-	After  Revision
+	After  Revision // the length that the append named
 }
 
 // Error names the stream and the revision.
@@ -103,7 +113,7 @@ func (c *Conflict) Is(target error) bool { return target == ErrConflict }
 // positions are consecutive may return a plain ErrDamaged.
 type DamagedRecord struct {
 	Position Position
-	Err      error // what is wrong, and where
+	Err      error // the cause, with the location of the record
 }
 
 // Error returns the text of Err.
@@ -121,9 +131,9 @@ type Stream string
 
 // The categories of streams.
 const (
-	ProcessCategory = "process"
-	LayerCategory   = "layer"
-	SessionCategory = "session"
+	ProcessCategory = "process" // one run of a program: its start, lease and end
+	LayerCategory   = "layer"   // the registrations of one layer
+	SessionCategory = "session" // the prompts, turns, replies and calls of one session
 )
 
 // ProcessStream returns the stream of a process.
