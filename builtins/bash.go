@@ -25,11 +25,15 @@ type bashArgs struct {
 	Timeout int    `json:"timeout,omitempty" jsonschema:"milliseconds after which the command is ended; 120000 where there is none"`
 }
 
+// bashInput is the JSON schema of the constraints on bashArgs: a command that is not
+// blank, and a timeout between 1 ms and 10 minutes.
 const bashInput = `{"properties":{"command":{"minLength":1,"pattern":"\\S"},"timeout":{"minimum":1,"maximum":600000}}}`
 
+// defaultTimeout is the timeout of a command without one, in milliseconds.
 const defaultTimeout = 120_000 // milliseconds
 
-// timeoutMillis returns the milliseconds after which the command is ended.
+// timeoutMillis returns the timeout of the command in milliseconds: the one in the
+// input, or defaultTimeout.
 func (c bashArgs) timeoutMillis() int {
 	if c.Timeout == 0 {
 		return defaultTimeout
@@ -39,17 +43,20 @@ func (c bashArgs) timeoutMillis() int {
 
 // bashResult is the output of the tool bash.
 type bashResult struct {
-	Exit      *int     `json:"exit,omitempty"`       // where the command exited
-	Signal    string   `json:"signal,omitempty"`     // where a signal ended it
-	Truncated bool     `json:"truncated"`            // output was lost
-	Lost      int64    `json:"lost_bytes,omitempty"` // how much
-	Timeout   bool     `json:"timeout,omitempty"`    // its time ran out
+	Exit      *int     `json:"exit,omitempty"`       // the exit status; nil after a signal or a timeout
+	Signal    string   `json:"signal,omitempty"`     // the signal that ended the command; empty if it exited
+	Truncated bool     `json:"truncated"`            // the capture limit was exceeded, so output was lost
+	Lost      int64    `json:"lost_bytes,omitempty"` // how many bytes of output were lost
+	Timeout   bool     `json:"timeout,omitempty"`    // the timeout ended the command
 	Output    string   `json:"output"`
 	Warnings  []string `json:"warnings,omitempty"`
 }
 
+// A bashTool is the tool bash. It runs a command line with Config.Shell.
 type bashTool struct{ Config }
 
+// tool returns the domain.Tool of bash. Its input may have a description, which is
+// ignored: models add one out of habit.
 func (s bashTool) tool() (domain.Tool, error) {
 	return domain.Make(domain.Spec[bashArgs, bashResult]{
 		Description: bashDescription,
@@ -60,6 +67,10 @@ func (s bashTool) tool() (domain.Tool, error) {
 	})
 }
 
+// run executes one call. It opens the working directory, asks for permission for every
+// command and file in the line, and starts the shell in the directory that it opened. If
+// the context ends first, run reports the end of the output as progress and returns the
+// cause of the context.
 func (s bashTool) run(ctx context.Context, in bashArgs, inv domain.Invocation) (bashResult, error) {
 	if strings.ContainsRune(in.Command, 0) {
 		return bashResult{}, domain.Fail("Unable to execute command: it holds a NUL, which no shell can be given")
@@ -97,9 +108,10 @@ func (s bashTool) run(ctx context.Context, in bashArgs, inv domain.Invocation) (
 	return newBashResult(r, s.warnings(script)), nil
 }
 
-// verifiedDirectory returns the directory to run in as it was opened before the
-// permission was asked. It returns an error where that is no directory, or the
-// path leads elsewhere by now.
+// verifiedDirectory returns the working directory as it was opened before permission was
+// requested. It returns workspace.ErrNotDirectory for a file, and workspace.ErrChanged
+// if a person was asked and the path leads to another directory now. The acquiredPath
+// owns the directory.
 func (h *acquiredPath) verifiedDirectory() (*os.File, error) {
 	handle, err := h.verifiedHandle()
 	if err != nil {
@@ -108,8 +120,8 @@ func (h *acquiredPath) verifiedDirectory() (*os.File, error) {
 	return handle.Directory()
 }
 
-// warnings returns a warning for each word of a script that names a path outside the
-// workspace. Warnings refuse nothing.
+// warnings returns one warning for each word of the line that is an absolute path
+// outside the workspace. Warnings inform the model; the call runs all the same.
 func (s bashTool) warnings(sc shellcommand.Analysis) []string {
 	var warnings []string
 	for _, word := range sc.Paths {
@@ -120,6 +132,8 @@ func (s bashTool) warnings(sc shellcommand.Analysis) []string {
 	return warnings
 }
 
+// newBashResult converts the result of package process. Exit and Signal are absent after
+// a timeout.
 func newBashResult(r process.RunResult, warnings []string) bashResult {
 	out := bashResult{Truncated: r.Output.Lost > 0, Lost: r.Output.Lost, Timeout: r.TimedOut, Output: captureText(r.Output), Warnings: warnings}
 	switch {
@@ -132,8 +146,8 @@ func newBashResult(r process.RunResult, warnings []string) bashResult {
 	return out
 }
 
-// captureText returns a capture as text. It replaces invalid UTF-8, and marks the position at which
-// bytes were lost.
+// captureText returns a capture as valid UTF-8, with U+FFFD for invalid bytes. Between
+// the head and the tail it states how many bytes were lost.
 func captureText(c process.Capture) string {
 	head := strings.ToValidUTF8(string(c.Head), "\ufffd")
 	if c.Lost == 0 {
@@ -142,11 +156,10 @@ func captureText(c process.Capture) string {
 	return fmt.Sprintf("%s\n\n[%d bytes lost here]\n\n%s", head, c.Lost, strings.ToValidUTF8(string(c.Tail), "\ufffd"))
 }
 
-// maxExcerpt is how much of the output of an interrupted command is reported,
-// in bytes.
+// maxExcerpt is the size of the output that an interrupted command reports, in bytes.
 const maxExcerpt = 8 << 10
 
-// lastBytes returns the end of a text.
+// lastBytes returns the last maxExcerpt bytes of text, after "..." if text is longer.
 func lastBytes(text string) string {
 	if len(text) <= maxExcerpt {
 		return text
@@ -154,6 +167,8 @@ func lastBytes(text string) string {
 	return "..." + strings.ToValidUTF8(text[len(text)-maxExcerpt:], "")
 }
 
+// presentBash renders the output for the model: the captured text with notes about lost
+// bytes and the timeout, and a second text with the warnings and the exit status.
 func presentBash(in bashArgs, out domain.Encoded[bashResult]) []domain.Content {
 	c, err := out.Value()
 	if err != nil {
@@ -172,6 +187,8 @@ func presentBash(in bashArgs, out domain.Encoded[bashResult]) []domain.Content {
 	return []domain.Content{domain.Text(output), domain.Text(renderWarnings(c.Warnings) + describeEnd(c))}
 }
 
+// renderWarnings returns the warnings as a list that ends in a blank line, or an empty
+// text without warnings.
 func renderWarnings(warnings []string) string {
 	if len(warnings) == 0 {
 		return ""
@@ -179,6 +196,8 @@ func renderWarnings(warnings []string) string {
 	return "Warnings:\n- " + strings.Join(warnings, "\n- ") + "\n\n"
 }
 
+// describeEnd returns a sentence that states how the command ended: timeout, exit code
+// or signal.
 func describeEnd(c bashResult) string {
 	switch {
 	case c.Timeout:

@@ -29,8 +29,8 @@ var (
 // *domain.Denied or *domain.Declined to refuse.
 type Permission interface {
 	Assert(context.Context, domain.Invocation, permission.Ask) error
-	// Check returns what rules and approvals say about an ask, before anybody
-	// is asked. It grants nothing.
+	// Check evaluates a request against rules and approvals. It asks no person,
+	// records nothing and grants nothing.
 	Check(domain.Invocation, permission.Ask) permission.Evaluation
 }
 
@@ -83,9 +83,12 @@ type Config struct {
 	SearchProgram string
 }
 
+// defaultShell is the program of Config.Shell where that is empty.
 const defaultShell = "/bin/sh"
 
-// withDefaults returns the Config with its defaults, or an ErrBadConfig.
+// withDefaults returns the Config with zero fields replaced by their defaults. It
+// returns an ErrBadConfig that names the invalid field, and looks the shell and the
+// search program up in PATH.
 func (c Config) withDefaults() (Config, error) {
 	switch {
 	case c.Workspace == nil:
@@ -147,40 +150,46 @@ func Tools(c Config) (map[string]domain.Tool, error) {
 
 // The permission actions that are not the name of the tool.
 const (
-	actionEdit     = "edit"
+	// actionEdit is the permission action of the tools edit and write.
+	actionEdit = "edit"
+	// actionExternal is the permission action for a path outside the workspace.
 	actionExternal = "external_directory"
 )
 
-// everyResource saves that an action is allowed on every resource.
+// everyResource is the save pattern of a request whose approval covers the action on
+// every resource.
 var everyResource = []string{"*"}
 
-// A acquiredPath is a target that a call has open while it asks for permission.
+// An acquiredPath is a path that a call opened before it asks for permission, so that
+// the file cannot be exchanged while a person decides. It belongs to one call. The
+// caller calls release.
 type acquiredPath struct {
 	resolved    workspace.ResolvedPath
-	handle      *workspace.Handle // nil if the target could not be opened
-	openErr     error             // why
-	personAsked bool              // somebody was asked, which takes time
+	handle      *workspace.Handle // nil if the path could not be opened
+	openErr     error             // the error of the open, which is reported after permission was given
+	personAsked bool              // a request went to the Approver, so the file may have changed since
 	// approvedContent is the content of a file to edit that the question was about. Nil:
 	// nobody was asked, or it could not be edited.
 	approvedContent []byte
 }
 
-// acquire opens a target before permission is requested. It stores an error of the open until
-// permission is granted, because the error would reveal something about the target.
+// acquire opens a path before permission is requested. It keeps an open error for later,
+// because the error would tell the model about a path that it may not read.
 func (c Config) acquire(target workspace.ResolvedPath) *acquiredPath {
 	handle, err := target.Acquire()
 	return &acquiredPath{resolved: target, handle: handle, openErr: err}
 }
 
-// release closes the target.
+// release closes the handle. The acquiredPath cannot be used afterwards.
 func (h *acquiredPath) release() {
 	if h.handle != nil {
 		h.handle.Close()
 	}
 }
 
-// verifiedHandle returns the target as hold opened it. If a person decided in the meantime, it returns
-// workspace.ErrChanged if the path now leads to another file.
+// verifiedHandle returns the handle that acquire opened, or the error of that open. If a
+// person was asked in the meantime, it returns workspace.ErrChanged if the path leads to
+// another file now.
 func (h *acquiredPath) verifiedHandle() (*workspace.Handle, error) {
 	if h.openErr != nil {
 		return nil, h.openErr
@@ -191,7 +200,9 @@ func (h *acquiredPath) verifiedHandle() (*workspace.Handle, error) {
 	return h.handle, h.handle.Verify()
 }
 
-// assertExternal asks to leave the workspace, if the target lies outside.
+// assertExternal asks for external_directory if the path lies outside the workspace, and
+// returns nil otherwise. The answer always allows the directory and everything below it,
+// except for the root of the file system, which is never saved.
 func (c Config) assertExternal(ctx context.Context, inv domain.Invocation, h *acquiredPath) error {
 	t := h.resolved
 	if t.External == "" {
@@ -208,14 +219,16 @@ func (c Config) assertExternal(ctx context.Context, inv domain.Invocation, h *ac
 	return c.assertPermission(ctx, inv, h, permission.Ask{Action: actionExternal, Resources: []string{t.External}, Save: save, Metadata: metadata})
 }
 
-// assertPermission asks, and notes whether that may have taken a person's time.
+// assertPermission asks for permission and sets h.personAsked if rules and approvals
+// leave the request to the Approver.
 func (c Config) assertPermission(ctx context.Context, inv domain.Invocation, h *acquiredPath, ask permission.Ask) error {
 	h.personAsked = h.personAsked || c.Permission.Check(inv, ask).Effect == domain.Ask
 	return c.Permission.Assert(ctx, inv, ask)
 }
 
-// assertOne asks for an action on the target; an answer for always allows the action
-// on everything. show makes the text that the question shows; it may be nil.
+// assertOne asks for an action on one resource. metadata is encoded as JSON into the
+// record of the request. The answer always allows the action on every resource. preview
+// makes the text that a person sees; it may be nil.
 func (c Config) assertOne(ctx context.Context, inv domain.Invocation, h *acquiredPath, action, resource string, metadata any, show func(context.Context) (domain.Preview, error)) error {
 	data, err := json.Marshal(metadata)
 	if err != nil {
@@ -224,12 +237,14 @@ func (c Config) assertOne(ctx context.Context, inv domain.Invocation, h *acquire
 	return c.assertPermission(ctx, inv, h, permission.Ask{Action: action, Resources: []string{resource}, Save: everyResource, Metadata: data, Preview: show})
 }
 
-// failure returns a failure with the text of err that the model reads.
+// failure returns a domain.Failure for the model: the formatted text, a colon and the
+// root cause of err.
 func failure(err error, format string, args ...any) error {
 	return domain.Fail("%s: %s", fmt.Sprintf(format, args...), rootCause(err))
 }
 
-// rootCause returns the root of a system error, without the paths in its text.
+// rootCause unwraps the errors of the operating system, such as *fs.PathError, and
+// returns the innermost one. Their texts repeat paths that the model did not write.
 func rootCause(err error) error {
 	type pathUnusable interface{ Timeout() bool }
 	for {

@@ -11,20 +11,27 @@ import (
 // The limits of a diff. Lines that the beginnings and the ends of both texts
 // have in common are cut off first and cost no memory.
 const (
-	maxDiffInput = 2 << 20  // bytes of both texts that are compared line by line
-	maxDiffSide  = 64 << 10 // bytes of each text that are shown if that is exceeded
-	diffContext  = udiff.DefaultContextLines
+	// maxDiffInput is the size of both texts together, in bytes, up to which they are
+	// compared line by line.
+	maxDiffInput = 2 << 20 // bytes of both texts that are compared line by line
+	// maxDiffSide is the size of the excerpt of each text if maxDiffInput is exceeded, in
+	// bytes.
+	maxDiffSide = 64 << 10 // bytes of each text that are shown if that is exceeded
+	// diffContext is the number of unchanged lines around a change.
+	diffContext = udiff.DefaultContextLines
 )
 
-// A diffResult is how a text differs from another one.
+// A diffResult is the difference between two versions of a file.
 type diffResult struct {
 	patch     string // a unified diff
-	additions int    // lines
-	deletions int
-	truncated bool // the patch does not have all of them
+	additions int    // added lines
+	deletions int    // removed lines
+	truncated bool   // the patch does not contain all lines
 }
 
-// diff compares two texts of a file.
+// diff compares two versions of a file and returns a unified diff with file as its name.
+// It compares line by line up to maxDiffInput, after it removed the lines that both
+// versions begin and end with. Longer texts yield a truncated patch.
 func diff(file, before, after string) diffResult {
 	head, tail := commonLines(before, after)
 	first := strings.Count(before[:head], "\n")
@@ -51,7 +58,8 @@ func diff(file, before, after string) diffResult {
 	return d
 }
 
-// renumber adds lines that were cut off to the header of a hunk.
+// renumber adds by to both line numbers in the header of a hunk, because the text before
+// the compared part was cut off.
 func renumber(header string, by int) string {
 	fields := strings.Fields(header) // @@ -1,2 +1,3 @@
 	for i, field := range fields {
@@ -93,8 +101,8 @@ func commonLines(a, b string) (head, tail int) {
 	return at + 1, len(a) - end
 }
 
-// truncatedDiff returns the beginning of each side of a change between texts that are too long to
-// compare line by line.
+// truncatedDiff returns a patch with the first maxDiffSide bytes of each side, for texts
+// that are too long to compare. first is the number of lines before the change.
 func truncatedDiff(file, before, after string, first int) diffResult {
 	d := diffResult{additions: countLines(after), deletions: countLines(before), truncated: true}
 	var b strings.Builder
@@ -109,7 +117,8 @@ func truncatedDiff(file, before, after string, first int) diffResult {
 	return d
 }
 
-// countLines returns how many lines a text has, the last one counted without an end.
+// countLines returns the number of lines of a text. A last line without a line end
+// counts.
 func countLines(text string) int {
 	n := strings.Count(text, "\n")
 	if text != "" && !strings.HasSuffix(text, "\n") {

@@ -30,7 +30,7 @@ type editResult struct {
 	Replacements int          `json:"replacements"`
 }
 
-// fileChange is a file that was changed.
+// A fileChange describes one changed file in the output of edit.
 type fileChange struct {
 	File      string `json:"file"`
 	Patch     string `json:"patch"`  // a unified diff
@@ -40,15 +40,17 @@ type fileChange struct {
 	Truncated bool   `json:"truncated,omitempty"` // the patch is too large to be whole
 }
 
-// maxEdit is the size of the largest file that is edited, before and after, in
-// bytes.
+// maxEdit is the maximum size of a file before and after an edit, in bytes.
 const maxEdit = 32 << 20
 
+// An editTool is the tool edit. Tests exchange replace to change the file between the
+// comparison and the write.
 type editTool struct {
 	Config
-	replace func(h *workspace.Handle, before, after []byte) error
+	replace func(h *workspace.Handle, before, after []byte) error // writes after if the file still has the content before
 }
 
+// tool returns the domain.Tool of edit.
 func (e editTool) tool() (domain.Tool, error) {
 	return domain.Make(domain.Spec[editArgs, editResult]{
 		Description: editDescription,
@@ -58,6 +60,9 @@ func (e editTool) tool() (domain.Tool, error) {
 	})
 }
 
+// edit executes one call. It opens the file, asks for permission with the diff as
+// preview, applies the edit to the content as it is now, and replaces the file only if
+// its content is still the one that was edited.
 func (e editTool) edit(ctx context.Context, in editArgs, inv domain.Invocation) (editResult, error) {
 	if in.OldString == in.NewString {
 		return editResult{}, domain.Fail("No changes to apply: oldString and newString are identical.")
@@ -100,7 +105,8 @@ func (e editTool) edit(ctx context.Context, in editArgs, inv domain.Invocation) 
 	return editResult{[]fileChange{newFileChange(target.Resource, string(before), after)}, n}, nil
 }
 
-// readEditable returns the content of a file that can be edited.
+// readEditable returns the content of a file of at most maxEdit bytes. It returns an
+// error for content that is not UTF-8.
 func readEditable(h *workspace.Handle) ([]byte, error) {
 	before, err := h.ReadAll(maxEdit)
 	if err == nil && !utf8.Valid(before) {
@@ -109,9 +115,10 @@ func readEditable(h *workspace.Handle) ([]byte, error) {
 	return before, err
 }
 
-// previewEdit returns the diff that a person decides about. A call that would fail requests
-// permission too: a failure without a decision would tell the model the content of a file that
-// it may not read.
+// previewEdit returns the diff that a person decides about, and stores the content that
+// it is based on. If the edit cannot be applied, the preview states the reason and both
+// texts: the permission is requested all the same, because a failure before the decision
+// would reveal the content of a file that the model may not read.
 func previewEdit(held *acquiredPath, in editArgs) domain.Preview {
 	var before []byte
 	err := held.openErr
@@ -129,7 +136,8 @@ func previewEdit(held *acquiredPath, in editArgs) domain.Preview {
 	return domain.NewPreview(domain.PreviewDiff, hardLinkWarning(held)+diff(held.resolved.Resource, string(before), after).patch)
 }
 
-// hardLinkWarning warns of hard links: a change goes to all names of a file.
+// hardLinkWarning returns a warning if the file has more than one hard link, because a
+// change shows under every name.
 func hardLinkWarning(held *acquiredPath) string {
 	if held.handle == nil {
 		return ""
@@ -140,7 +148,8 @@ func hardLinkWarning(held *acquiredPath) string {
 	return ""
 }
 
-// editFailure ends a call whose file cannot be read or written.
+// editFailure converts an error of opening, reading or replacing the file into a failure
+// for the model.
 func editFailure(err error, in editArgs) error {
 	if errors.Is(err, workspace.ErrChanged) {
 		return domain.Fail("File changed after permission approval. Read it again before editing.")
@@ -148,8 +157,10 @@ func editFailure(err error, in editArgs) error {
 	return failure(err, "Unable to edit %s", in.Path)
 }
 
-// applyEdit returns content with the edit made, and how often it was. A byte
-// order mark stays out of it.
+// applyEdit returns content with OldString replaced by NewString, and the number of
+// replacements. It excludes the byte order mark from the comparison and keeps it. It
+// returns a failure if OldString does not occur, occurs more than once without
+// ReplaceAll, or if the result exceeds maxEdit.
 func applyEdit(content string, in editArgs) (string, int, error) {
 	text, marked := strings.CutPrefix(content, bom)
 	before, after := matchLineEnds(text, strings.TrimPrefix(in.OldString, bom), strings.TrimPrefix(in.NewString, bom))
@@ -172,8 +183,9 @@ func applyEdit(content string, in editArgs) (string, int, error) {
 	return text, n, nil
 }
 
-// matchLineEnds converts an edit to the line ends of a text. One with both kinds
-// takes the edit as it is where that matches, and else with CRLF.
+// matchLineEnds converts both texts of an edit to the line ends of the file. In a file
+// with LF and CRLF, the texts stay as they are if before occurs in it, and are converted
+// to CRLF otherwise.
 func matchLineEnds(text, before, after string) (string, string) {
 	const lf, crlf = "\n", "\r\n"
 	unix := func(s string) string { return strings.ReplaceAll(s, crlf, lf) }
@@ -189,7 +201,7 @@ func matchLineEnds(text, before, after string) (string, string) {
 	return dos(before), dos(after)
 }
 
-// newFileChange describes the change of a file.
+// newFileChange describes the change of a file from before to after.
 func newFileChange(file, before, after string) fileChange {
 	d := diff(file, before, after)
 	return fileChange{File: file, Patch: d.patch, Truncated: d.truncated, Status: "modified", Additions: d.additions, Deletions: d.deletions}
@@ -197,10 +209,15 @@ func newFileChange(file, before, after string) fileChange {
 
 // The limits of the preview of an edit.
 const (
+	// previewLines is the number of lines of each side that the model reads after an edit.
 	previewLines = 6
+	// previewRunes is the length of these lines in runes.
 	previewRunes = 240
 )
 
+// presentEdit renders the output for the model: the file, the number of replacements and
+// the first lines of both sides as a fenced diff. The fence is longer than any run of
+// backticks in the text.
 func presentEdit(in editArgs, out domain.Encoded[editResult]) []domain.Content {
 	e, err := out.Value()
 	if err != nil || len(e.Files) != 1 {
@@ -217,7 +234,8 @@ func presentEdit(in editArgs, out domain.Encoded[editResult]) []domain.Content {
 		e.Files[0].File, e.Replacements, fence, diff.String(), fence))}
 }
 
-// writePreview writes the first lines of one side of an edit.
+// writePreview writes the first previewLines lines of one side of an edit, each with the
+// sign, and "..." if there are more.
 func writePreview(to *bytes.Buffer, sign, side string) {
 	if side == "" {
 		return
@@ -231,7 +249,8 @@ func writePreview(to *bytes.Buffer, sign, side string) {
 	}
 }
 
-// truncateRunes returns the first runes of a line, and that there are more.
+// truncateRunes returns the first limit runes of a line, with "..." if the line is
+// longer.
 func truncateRunes(line string, limit int) string {
 	n := 0
 	for at := range line {

@@ -26,6 +26,7 @@ func FilterEnvironment(environ []string, names ...string) []string {
 	return kept
 }
 
+// isInherited reports whether InheritedVariables includes a variable.
 func isInherited(name string) bool {
 	return slices.ContainsFunc(InheritedVariables, func(pattern string) bool {
 		beginning, open := strings.CutSuffix(pattern, "*")

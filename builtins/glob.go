@@ -40,13 +40,15 @@ func absolutePaths(t workspace.ResolvedPath, names []string) []string {
 	return paths
 }
 
-// maxResults is how many files or matches are returned at most.
+// maxResults is the maximum number of files or matches that one call returns.
 const maxResults = 100_000
 
-// maxResultBytes is about how much of files or matches is returned at most.
+// maxResultBytes is the approximate maximum size of the files or matches that one call
+// returns, in bytes of JSON.
 const maxResultBytes = 16 << 20
 
-// resultLimit returns a limit that was asked for, or the greatest.
+// resultLimit returns the limit of a call: the given one up to maxResults, or maxResults
+// for zero.
 func resultLimit(limit int) int {
 	if limit == 0 {
 		return maxResults
@@ -54,8 +56,10 @@ func resultLimit(limit int) int {
 	return min(limit, maxResults)
 }
 
+// A globTool is the tool glob.
 type globTool struct{ Config }
 
+// tool returns the domain.Tool of glob.
 func (g globTool) tool() (domain.Tool, error) {
 	return domain.Make(domain.Spec[globArgs, globResult]{
 		Description: globDescription,
@@ -66,6 +70,9 @@ func (g globTool) tool() (domain.Tool, error) {
 	})
 }
 
+// glob executes one call. It asks for the pattern, lists the directory without ignored
+// files, matches the names, withholds files that the call may not read and returns the
+// rest sorted by path, up to the limits.
 func (g globTool) glob(ctx context.Context, in globArgs, inv domain.Invocation) (globResult, error) {
 	pattern, err := parsePattern(in.Pattern)
 	if err != nil {
@@ -114,10 +121,12 @@ func (g globTool) glob(ctx context.Context, in globArgs, inv domain.Invocation) 
 	return out, nil
 }
 
+// lister returns the fileLister of the workspace.
 func (c Config) lister() fileLister { return fileLister{c.Workspace, c.SearchProgram} }
 
-// acquireDirectory resolves where to work, opens it, and asks to leave the workspace for
-// it. The caller releases it.
+// acquireDirectory resolves where, which is the workspace if empty, opens it and asks
+// for external_directory if it lies outside. It returns a pathUnusable for an invalid
+// path and the error of the permission otherwise. The caller releases the result.
 func (c Config) acquireDirectory(ctx context.Context, inv domain.Invocation, where string) (*acquiredPath, error) {
 	if where == "" {
 		where = "."
@@ -134,11 +143,12 @@ func (c Config) acquireDirectory(ctx context.Context, inv domain.Invocation, whe
 	return held, nil
 }
 
-// A pathUnusable says why a path cannot be used.
+// A pathUnusable is the error of resolving a path. It tells such errors from errors of a
+// permission, which the tools return unchanged.
 type pathUnusable struct{ error }
 
-// pathFailure ends a call because of a path that cannot be used. Any other error
-// is a permission's, and is returned as it is.
+// pathFailure converts a pathUnusable into a failure for the model and returns any other
+// error unchanged.
 func pathFailure(err error, format string, args ...any) error {
 	if unusable, ok := err.(pathUnusable); ok {
 		return failure(unusable.error, format, args...)
@@ -146,6 +156,8 @@ func pathFailure(err error, format string, args ...any) error {
 	return err
 }
 
+// presentGlob renders the output for the model: one path on each line, with notes about
+// further files, unreadable directories and withheld files.
 func presentGlob(_ globArgs, out domain.Encoded[globResult]) []domain.Content {
 	g, err := out.Value()
 	if err != nil {

@@ -38,7 +38,7 @@ type grepResult struct {
 	Withheld  withheldFiles `json:"left_out,omitzero"`
 }
 
-// grepMatch is a line that matches.
+// A grepMatch is one matching line of a file.
 type grepMatch struct {
 	Path       string   `json:"path"` // absolute
 	Line       int      `json:"line"` // from 1
@@ -48,19 +48,31 @@ type grepMatch struct {
 
 // The limits of a search for text.
 const (
-	maxSubmatches  = 100
-	maxMatchRunes  = 2000
-	maxGrepFile    = 64 << 20 // bytes of a file that is searched
-	maxInstruction = 20_000   // of a compiled expression
-	maxWindow      = 128 << 10
-	minWindow      = 2 << 10
-	maxSteps       = 2 << 20 // instructions times bytes that are matched without a look at the context, minWindow aside
-	matchOverhead  = 128     // bytes of a match as JSON, without its text
-	spanOverhead   = 24      // of a submatch
+	// maxSubmatches is the number of submatches that are returned for one line.
+	maxSubmatches = 100
+	// maxMatchRunes is the length of a returned line in runes.
+	maxMatchRunes = 2000
+	// maxGrepFile is the maximum size of a searched file, in bytes.
+	maxGrepFile = 64 << 20 // bytes of a file that is searched
+	// maxInstruction is the maximum number of instructions of a compiled expression.
+	maxInstruction = 20_000 // of a compiled expression
+	// maxWindow is the largest part of a line that is matched at once, in bytes.
+	maxWindow = 128 << 10
+	// minWindow is the smallest such part, in bytes, for expensive expressions.
+	minWindow = 2 << 10
+	// maxSteps bounds the work between two checks of the context: instructions times bytes.
+	// An expression that is too expensive for it still gets minWindow.
+	maxSteps = 2 << 20 // instructions times bytes that are matched without a look at the context, minWindow aside
+	// matchOverhead is the size of a match in JSON without its text, in bytes.
+	matchOverhead = 128 // bytes of a match as JSON, without its text
+	// spanOverhead is the size of a submatch in JSON, in bytes.
+	spanOverhead = 24 // of a submatch
 )
 
+// A grepTool is the tool grep.
 type grepTool struct{ Config }
 
+// tool returns the domain.Tool of grep.
 func (g grepTool) tool() (domain.Tool, error) {
 	return domain.Make(domain.Spec[grepArgs, grepResult]{
 		Description: grepDescription,
@@ -71,6 +83,8 @@ func (g grepTool) tool() (domain.Tool, error) {
 	})
 }
 
+// grep executes one call. It compiles the expression, asks for it, and searches the file
+// or the files of the directory that the call may read.
 func (g grepTool) grep(ctx context.Context, in grepArgs, inv domain.Invocation) (grepResult, error) {
 	expression, err := compileExpression(in.Pattern)
 	if err != nil {
@@ -101,10 +115,12 @@ func (g grepTool) grep(ctx context.Context, in grepArgs, inv domain.Invocation) 
 	return out, nil
 }
 
-// permissionError is an error of a permission, which is returned as it is.
+// A permissionError wraps an error of a permission, so that the tool returns that error
+// unchanged and not as a failure.
 type permissionError struct{ error }
 
-// searchTarget searches a file, or the files of a directory.
+// searchTarget searches the opened file, or the files below the opened directory in the
+// order of their paths. It returns a permissionError if the permission refuses.
 func (g grepTool) searchTarget(ctx context.Context, inv domain.Invocation, held *acquiredPath, s *scanner, in grepArgs, include globPattern) error {
 	handle, err := held.verifiedHandle()
 	if err != nil {
@@ -155,7 +171,8 @@ func (g grepTool) searchTarget(ctx context.Context, inv domain.Invocation, held 
 	return nil
 }
 
-// listCandidates lists the files that would be searched if all could be read.
+// listCandidates lists the files below the directory that match include and are not
+// ignored. It adds unreadable directories to the output.
 func (g grepTool) listCandidates(ctx context.Context, h *workspace.Handle, s *scanner, in grepArgs, include globPattern) ([]string, error) {
 	listed, err := g.lister().list(ctx, h, "")
 	if err != nil {
@@ -174,8 +191,9 @@ func (g grepTool) listCandidates(ctx context.Context, h *workspace.Handle, s *sc
 	return names, nil
 }
 
-// filterByLiteral returns the files, in order, that may hold a match. It filters only with a search
-// program; without one, searching a file is cheaper than testing it.
+// filterByLiteral sorts names and, with a search program, drops the files that lack the
+// literal text which every match contains. Without a search program it drops none:
+// reading a file twice costs more than searching it.
 func (g grepTool) filterByLiteral(ctx context.Context, h *workspace.Handle, in grepArgs, names []string) ([]string, error) {
 	literal := requiredLiteral(in.Pattern)
 	if g.SearchProgram != "" && literal != "" {
@@ -193,14 +211,15 @@ func (g grepTool) filterByLiteral(ctx context.Context, h *workspace.Handle, in g
 	return names, nil
 }
 
-// An expression is a compiled regular expression with its cost.
+// An expression is a compiled regular expression with the size that bounds its cost.
 type expression struct {
 	*regexp.Regexp
-	size     int // instructions
-	anchored bool
+	size     int  // instructions of the compiled program
+	anchored bool // it can match the begin or end of a line or text
 }
 
-// compileExpression compiles an expression, unless it is too large to be searched for.
+// compileExpression compiles a regular expression. It returns an error if the expression
+// has more than maxPatternBytes or compiles to more than maxInstruction instructions.
 func compileExpression(text string) (expression, error) {
 	if len(text) > maxPatternBytes {
 		return expression{}, fmt.Errorf("the expression has %d bytes: use at most %d", len(text), maxPatternBytes)
@@ -227,24 +246,27 @@ func isAnchor(i syntax.Inst) bool {
 	return i.Op == syntax.InstEmptyWidth && syntax.EmptyOp(i.Arg)&edges != 0
 }
 
-// windowSize returns how much of a line is matched at once.
+// windowSize returns how many bytes of a line are matched at once, between minWindow and
+// maxWindow.
 func (e expression) windowSize() int { return min(max(maxSteps/e.size, minWindow), maxWindow) }
 
-// maxSubmatches returns how many matches are looked for in so many bytes. The
-// search for each can look at all of them.
+// maxSubmatches returns the number of submatches to search for in size bytes. Each
+// search can pass over all of them, so their number is bounded by maxSteps.
 func (e expression) maxSubmatches(size int) int {
 	return min(maxSubmatches, max(maxSteps/max(size*e.size, 1), 1))
 }
 
-// A scanner collects the matches of an expression.
+// A scanner searches files for an expression and collects the matching lines. It belongs
+// to one call.
 type scanner struct {
 	expression expression
-	limit      int
+	limit      int // matches to return; further ones are only counted
 	out        *grepResult
-	bytesLeft  int // bytes of matches that may still be collected
+	bytesLeft  int // size of the matches that may still be returned; negative: full
 }
 
-// searchNamed searches a file of a directory, and notes it if it cannot be read.
+// searchNamed opens and searches one file of the directory. It adds a file that cannot
+// be read to the output and goes on; it returns the cause of ctx if that ends.
 func (s *scanner) searchNamed(ctx context.Context, tree *workspace.Tree, name, path string) error {
 	f, err := tree.Open(name)
 	if err == nil {
@@ -260,7 +282,8 @@ func (s *scanner) searchNamed(ctx context.Context, tree *workspace.Tree, name, p
 	return nil
 }
 
-// searchFile searches an open file, unless it is binary.
+// searchFile searches an open file. It skips a file with a NUL in its first sampleSize
+// bytes, and returns workspace.ErrTooLarge for one over maxGrepFile.
 func (s *scanner) searchFile(ctx context.Context, f io.Reader, path string) error {
 	window := s.expression.windowSize()
 	lines := bufio.NewReaderSize(contextReader{ctx, io.LimitReader(f, maxGrepFile+1)}, max(window, sampleSize))
@@ -280,7 +303,7 @@ func (s *scanner) searchFile(ctx context.Context, f io.Reader, path string) erro
 	}
 }
 
-// notEOF returns an error that is not the end of a file.
+// notEOF returns err, or nil for io.EOF.
 func notEOF(err error) error {
 	if err == io.EOF {
 		return nil
@@ -292,9 +315,9 @@ func notEOF(err error) error {
 // border is found. It is less than minWindow.
 const overlap = 1 << 10
 
-// searchLine searches the next line and returns its size. It matches a long line in
-// windows, so that it holds no more than one and looks at its context between
-// two. At the end of the file it returns io.EOF.
+// searchLine searches the next line and returns its size in bytes. It matches a long
+// line in overlapping windows, so that memory is bounded by one window, and checks ctx
+// before each window. At the end of the file it returns io.EOF.
 func (s *scanner) searchLine(ctx context.Context, lines *bufio.Reader, path string, n int) (size int, err error) {
 	m := grepMatch{Path: path, Line: n, Submatches: [][2]int{}}
 	found, rest := false, []byte(nil)
@@ -344,8 +367,9 @@ func (s *scanner) searchLine(ctx context.Context, lines *bufio.Reader, path stri
 	return size, nil
 }
 
-// searchWindow adds the matches in a part of a line that begins at the given byte. It ignores a
-// match that only the border of the part produces.
+// searchWindow adds the matches in a window of a line that begins at byte at, and
+// reports whether there are any. It ignores an anchored match at a border of the window
+// that is no border of the line, and a match that the previous window found.
 func (s *scanner) searchWindow(m *grepMatch, text []byte, at int, last bool) (found bool) {
 	if !s.expression.Match(text) {
 		return false
@@ -363,7 +387,7 @@ func (s *scanner) searchWindow(m *grepMatch, text []byte, at int, last bool) (fo
 	return found
 }
 
-// add counts a line that matches and keeps it while there is room.
+// add counts a matching line and stores it while the limits allow.
 func (s *scanner) add(m grepMatch) {
 	if s.out.Total++; len(s.out.Matches) >= s.limit || s.bytesLeft < 0 {
 		return
@@ -373,8 +397,8 @@ func (s *scanner) add(m grepMatch) {
 	}
 }
 
-// requiredLiteral returns the longest literal text that every match of an expression contains, or an
-// empty text. Case-insensitive letters are not literal.
+// requiredLiteral returns the longest literal text that every match of an expression
+// contains, or an empty text. Letters that match in both cases are not literal.
 func requiredLiteral(expression string) string {
 	parsed, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
@@ -383,6 +407,8 @@ func requiredLiteral(expression string) string {
 	return longestLiteral(parsed.Simplify())
 }
 
+// longestLiteral returns the longest literal of a parsed expression that every match
+// contains.
 func longestLiteral(e *syntax.Regexp) string {
 	longest := ""
 	switch e.Op {
@@ -402,6 +428,8 @@ func longestLiteral(e *syntax.Regexp) string {
 	return longest
 }
 
+// presentGrep renders the output for the model: the matching lines grouped by file, with
+// notes about further matches, unreadable files and withheld files.
 func presentGrep(_ grepArgs, out domain.Encoded[grepResult]) []domain.Content {
 	g, err := out.Value()
 	if err != nil {

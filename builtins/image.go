@@ -19,15 +19,21 @@ import (
 
 // The limits of an image.
 const (
-	maxImageFile  = 20 << 20  // bytes of the file
-	maxDecoded    = 256 << 20 // bytes of the decoded image: an image can claim far more than its file holds
-	maxScaleBytes = 64 << 20  // bytes that scaling holds besides
-	maxSide       = 2000      // of what the model is given
-	maxBase64     = 5 << 20   // of what the model is given, encoded
+	// maxImageFile is the maximum size of an image file, in bytes.
+	maxImageFile = 20 << 20 // bytes of the file
+	// maxDecoded is the maximum size of a decoded image, in bytes. A small file can claim a
+	// large image.
+	maxDecoded = 256 << 20 // bytes of the decoded image: an image can claim far more than its file holds
+	// maxScaleBytes is the memory of the scaler besides both images, in bytes.
+	maxScaleBytes = 64 << 20 // bytes that scaling holds besides
+	// maxSide is the maximum width and height of the image that the model gets, in pixels.
+	maxSide = 2000 // of what the model is given
+	// maxBase64 is the maximum size of that image in base64, in bytes.
+	maxBase64 = 5 << 20 // of what the model is given, encoded
 )
 
-// imageType returns the media type of an image by its first bytes, or the
-// empty text.
+// imageType returns the media type of an image from its first bytes, or an empty text
+// for any other file.
 func imageType(head []byte) string {
 	switch {
 	case bytes.HasPrefix(head, []byte("\x89PNG\r\n\x1a\n")):
@@ -42,14 +48,15 @@ func imageType(head []byte) string {
 	return ""
 }
 
-// imageFile is an image as the model is given it.
+// An imageFile is an encoded image for the model, with its media type.
 type imageFile struct {
 	mime string
 	data []byte
 }
 
-// loadImage returns an image within the limits: as it is if it fits, and else
-// scaled down.
+// loadImage reads an image and returns it within the limits: unchanged if it fits,
+// scaled down otherwise. It returns a failure for a file that is too large, claims too
+// many pixels or cannot be decoded. It decodes one image at a time.
 func loadImage(r io.Reader, mime, resource string) (imageFile, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxImageFile+1))
 	if err != nil {
@@ -81,8 +88,8 @@ func loadImage(r io.Reader, mime, resource string) (imageFile, error) {
 	return small, nil
 }
 
-// decodeSlot admits one image at a time: several together would hold several times
-// the memory.
+// decodeSlot admits one image at a time, so that concurrent calls do not multiply the
+// memory of maxDecoded.
 var decodeSlot = make(chan struct{}, 1)
 
 // A replayReader reads bytes that were read from a reader before, and fails when that reader's
@@ -92,6 +99,8 @@ type replayReader struct {
 	*bytes.Reader
 }
 
+// Read returns the cause of the context of source once that has ended, and the buffered
+// bytes otherwise.
 func (r replayReader) Read(p []byte) (int, error) {
 	if _, err := r.source.Read(nil); err != nil && err != io.EOF {
 		return 0, err
@@ -99,7 +108,7 @@ func (r replayReader) Read(p []byte) (int, error) {
 	return r.Reader.Read(p)
 }
 
-// decodedSize returns about how many bytes an image takes when it is decoded.
+// decodedSize estimates the memory of a decoded image, in bytes.
 func decodedSize(config image.Config, mime string, data []byte) int64 {
 	pixel := int64(4)
 	switch {
@@ -116,8 +125,8 @@ func decodedSize(config image.Config, mime string, data []byte) int64 {
 	return width * height * pixel
 }
 
-// frameOf returns the largest width and height that a frame of a WebP image
-// claims.
+// frameOf returns the largest width and height of the frames of a WebP image, in pixels.
+// A frame can be larger than the canvas.
 func frameOf(data []byte) (width, height int64) {
 	for at := 12; at+8 <= len(data); {
 		size := int64(littleEndian16(data[at+4:])) | int64(littleEndian16(data[at+6:]))<<16
@@ -138,19 +147,24 @@ func frameOf(data []byte) (width, height int64) {
 	return width, height
 }
 
+// littleEndian16 decodes a 16-bit little-endian integer.
 func littleEndian16(b []byte) uint16 { return uint16(b[0]) | uint16(b[1])<<8 }
 
+// tooLarge returns the failure for an image that exceeds the limits even after scaling.
 func tooLarge(resource string, config image.Config, data []byte) error {
 	return domain.Fail("Image %s is %dx%d with base64 size %d, exceeding configured limits %dx%d and %d bytes of base64",
 		resource, config.Width, config.Height, base64.StdEncoding.EncodedLen(len(data)), maxSide, maxSide, maxBase64)
 }
 
+// fitsBase64 reports whether data has at most maxBase64 bytes in base64.
 func fitsBase64(data []byte) bool { return base64.StdEncoding.EncodedLen(len(data)) <= maxBase64 }
 
+// errImageTooLarge says that no scale and quality brings an image under maxBase64.
 var errImageTooLarge = errors.New("no form of the image fits")
 
-// shrink scales an image down to the limits: as PNG if that is small enough,
-// as JPEG of falling quality if not, and then smaller and smaller.
+// shrink scales an image down to the limits. At each scale it tries PNG and then JPEG of
+// falling quality; it reduces the scale by a quarter until a result fits. It returns
+// errImageTooLarge below one percent.
 func shrink(source image.Image) (imageFile, error) {
 	for scale := min(1, maxSide/float64(max(source.Bounds().Dx(), source.Bounds().Dy()))); scale > 0.01; scale *= 0.75 {
 		scaled := resize(source, scale)
@@ -175,6 +189,8 @@ func shrink(source image.Image) (imageFile, error) {
 	return imageFile{}, errImageTooLarge
 }
 
+// resize returns a scaled copy of an image. It works in horizontal bands, so that the
+// scaler's memory stays under maxScaleBytes.
 func resize(original image.Image, scale float64) *image.RGBA {
 	from := original.Bounds()
 	side := func(n int) int { return min(max(int(float64(n)*scale+0.5), 1), maxSide) }
@@ -195,7 +211,7 @@ func resize(original image.Image, scale float64) *image.RGBA {
 	return to
 }
 
-// flatten puts an image on white, as JPEG knows no transparency.
+// flatten returns the image on a white background, because JPEG has no transparency.
 func flatten(source *image.RGBA) *image.RGBA {
 	flat := image.NewRGBA(source.Bounds())
 	draw.Draw(flat, flat.Bounds(), image.NewUniform(color.White), image.Point{}, draw.Src)

@@ -14,27 +14,38 @@ import (
 
 // The limits of a page of text.
 const (
-	pageLines    = 2000 - 2           // with room for what says that there is more
-	maxRunes     = 2000               // of a line
-	maxWholeFile = 50 << 10           // bytes of a file that is returned whole
+	// pageLines is the maximum number of lines of a page. Two lines of the output limit are
+	// left for the note about further lines.
+	pageLines = 2000 - 2 // with room for what says that there is more
+	// maxRunes is the maximum length of a line in runes.
+	maxRunes = 2000 // of a line
+	// maxWholeFile is the maximum size of a file that is returned as a whole, in bytes.
+	maxWholeFile = 50 << 10 // bytes of a file that is returned whole
+	// maxPageBytes is the maximum size of the content of a page as JSON, in bytes. The rest
+	// of the output needs the difference to maxWholeFile.
 	maxPageBytes = maxWholeFile - 512 // bytes of content, encoded as JSON, with room for the rest of the output
 )
 
 var (
+	// errOffsetOutOfRange is the error of an offset behind the last line or entry.
 	errOffsetOutOfRange = errors.New("offset is out of range")
-	errNotText          = errors.New("it is not UTF-8 text")
+	// errNotText is the error of a file that is not UTF-8.
+	errNotText = errors.New("it is not UTF-8 text")
 )
 
-// A lineForm decides how lines over maxRunes and invalid UTF-8 are returned.
+// A lineForm selects how a lineReader treats lines over maxRunes and invalid UTF-8.
 type lineForm uint8
 
 const (
-	cutLines  lineForm = iota + 1 // they are cut, and say so; such bytes are an error
-	wrapLines                     // they go on as the next line, so that nothing is lost; such bytes are replaced
+	// cutLines cuts long lines and marks the cut. Invalid UTF-8 is an error.
+	cutLines lineForm = iota + 1 // they are cut, and say so; such bytes are an error
+	// wrapLines continues long lines on the next line, so that no text is lost, and replaces
+	// invalid UTF-8.
+	wrapLines // they go on as the next line, so that nothing is lost; such bytes are replaced
 )
 
-// readPage returns the lines of a text from an offset on. It holds one page and
-// one line in memory.
+// readPage returns the lines from the offset of in, up to the limits of a page. It holds
+// one page and one line in memory, however long the input is.
 func readPage(r io.Reader, in readArgs, form lineForm) (readResult, error) {
 	lines := &lineReader{from: bufio.NewReaderSize(r, 64<<10), form: form}
 	from, n := in.firstLine(), 0
@@ -66,7 +77,8 @@ func readPage(r io.Reader, in readArgs, form lineForm) (readResult, error) {
 	return readResult{Type: textPage, Content: content.String(), Offset: from}, nil
 }
 
-// encodedLen returns the length of text in a JSON string.
+// encodedLen returns the length of text in a JSON string, in bytes. It can be too large
+// for text that contains the byte 0xe2, and is never too small.
 func encodedLen(text string) int {
 	n := len(text)
 	for i := range len(text) {
@@ -89,11 +101,13 @@ type lineReader struct {
 	form lineForm
 }
 
-// maxLineBytes is more than maxRunes can take.
+// maxLineBytes is the maximum size of maxRunes runes, in bytes.
 const maxLineBytes = utf8.UTFMax * maxRunes
 
+// lineCut marks a cut line.
 const lineCut = "... (line truncated to 2000 chars)"
 
+// next returns the next line as valid UTF-8, or io.EOF.
 func (l *lineReader) next() (string, error) {
 	line, err := l.nextBytes()
 	if err != nil {
@@ -105,7 +119,8 @@ func (l *lineReader) next() (string, error) {
 	return strings.ToValidUTF8(string(line), "\ufffd"), nil
 }
 
-// nextBytes returns the bytes of a line.
+// nextBytes returns the bytes of the next line, without its line end. It cuts or wraps a
+// line over maxRunes.
 func (l *lineReader) nextBytes() ([]byte, error) {
 	ahead, err := l.from.Peek(maxLineBytes + len("\r\n"))
 	if len(ahead) == 0 {
@@ -135,7 +150,7 @@ func (l *lineReader) nextBytes() ([]byte, error) {
 	return append(line, lineCut...), l.skipLine()
 }
 
-// skipLine goes on behind the next line end.
+// skipLine discards the input up to the next line end or the end of the input.
 func (l *lineReader) skipLine() error {
 	for {
 		switch _, err := l.from.ReadSlice('\n'); err {
@@ -148,7 +163,7 @@ func (l *lineReader) skipLine() error {
 	}
 }
 
-// runeOffset returns where the first n runes of a line end.
+// runeOffset returns the byte offset at which the first n runes of a line end.
 func runeOffset(line []byte, n int) int {
 	at := 0
 	for ; n > 0 && at < len(line); n-- {
@@ -161,8 +176,8 @@ func runeOffset(line []byte, n int) int {
 // sampleSize is the number of bytes that decide the type of a file.
 const sampleSize = 4096
 
-// isBinary reports whether a file is no text: by its name, by a NUL, or by more
-// than three in ten bytes that do not print.
+// isBinary reports whether a file is binary: by the extension of its name, a NUL, the
+// PDF signature, or over 30 % control characters in its first bytes.
 func isBinary(name string, head []byte) bool {
 	if slices.Contains(binaryExtensions, strings.ToLower(filepath.Ext(name))) || bytes.HasPrefix(head, []byte("%PDF-")) || bytes.IndexByte(head, 0) >= 0 {
 		return true
@@ -176,11 +191,12 @@ func isBinary(name string, head []byte) bool {
 	return odd*10 > len(head)*3
 }
 
-// binaryExtensions are extensions of files that are no text.
+// binaryExtensions are the extensions of files that are always binary.
 var binaryExtensions = []string{".7z", ".a", ".bin", ".bz2", ".class", ".dat", ".dll", ".doc", ".docx", ".dylib", ".exe", ".gz", ".jar", ".lib", ".o", ".obj",
 	".odp", ".ods", ".odt", ".pdf", ".ppt", ".pptx", ".pyc", ".pyo", ".rar", ".so", ".tar", ".war", ".wasm", ".xls", ".xlsx", ".xz", ".zip", ".zst"}
 
-// mimeOf returns the media type of a text file by its name.
+// mimeOf returns the media type of a text file from its extension, text/plain if the
+// extension is not known.
 func mimeOf(name string) string {
 	if mime, ok := textTypes[strings.ToLower(filepath.Ext(name))]; ok {
 		return mime

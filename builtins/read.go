@@ -26,13 +26,13 @@ type readArgs struct {
 	Limit  int    `json:"limit,omitempty" jsonschema:"how many lines or entries to return at most"`
 }
 
-// hasRange reports whether a part was asked for.
+// hasRange reports whether the call asks for a part of the file.
 func (r readArgs) hasRange() bool { return r.Offset > 0 || r.Limit > 0 }
 
-// firstLine returns the number of the first line.
+// firstLine returns the number of the first line, from 1.
 func (r readArgs) firstLine() int { return max(r.Offset, 1) }
 
-// lineLimit returns how many lines are wanted.
+// lineLimit returns the number of lines to return at most.
 func (r readArgs) lineLimit() int {
 	if r.Limit == 0 {
 		return pageLines
@@ -40,13 +40,18 @@ func (r readArgs) lineLimit() int {
 	return min(r.Limit, pageLines)
 }
 
+// readInput is the JSON schema of the constraints on readArgs.
 const readInput = `{"properties":{"path":{"minLength":1},"offset":{"minimum":1},"limit":{"minimum":1,"maximum":2000}}}`
 
 // The forms of what read returns.
 const (
+	// wholeFile is the Type of a file that is returned as a whole.
 	wholeFile = "file"
-	textPage  = "text-page"
+	// textPage is the Type of a part of a text.
+	textPage = "text-page"
+	// directory is the Type of a directory listing.
 	directory = "directory"
+	// mediaFile is the Type of an image.
 	mediaFile = "media"
 )
 
@@ -73,8 +78,10 @@ type dirEntry struct {
 	Type string `json:"type"` // file, directory or other
 }
 
+// A readTool is the tool read.
 type readTool struct{ Config }
 
+// tool returns the domain.Tool of read.
 func (r readTool) tool() (domain.Tool, error) {
 	return domain.Make(domain.Spec[readArgs, readResult]{
 		Description: readDescription,
@@ -85,6 +92,8 @@ func (r readTool) tool() (domain.Tool, error) {
 	})
 }
 
+// read executes one call: of a managed output if the path is an output reference, of a
+// file or directory otherwise.
 func (r readTool) read(ctx context.Context, in readArgs, inv domain.Invocation) (readResult, error) {
 	if domain.IsRef(in.Path) {
 		return r.readOutput(ctx, in, inv)
@@ -123,7 +132,8 @@ func (r readTool) read(ctx context.Context, in readArgs, inv domain.Invocation) 
 	return out, err
 }
 
-// checkReadable returns an error unless the target is a file or directory.
+// checkReadable returns nil for a regular file or a directory, the open error if the
+// path could not be opened, and workspace.ErrNotRegular for anything else.
 func (h *acquiredPath) checkReadable() error {
 	if h.openErr != nil {
 		return h.openErr
@@ -135,7 +145,9 @@ func (h *acquiredPath) checkReadable() error {
 	return err
 }
 
-// readOutput reads a page of a managed output.
+// readOutput returns a page of a managed output. It asks for read on the output
+// reference. Errors of the store are returned to the operator; a missing or pruned
+// output is a failure for the model.
 func (r readTool) readOutput(ctx context.Context, in readArgs, inv domain.Invocation) (readResult, error) {
 	ref, err := domain.ParseRef(in.Path)
 	if err != nil {
@@ -166,12 +178,15 @@ func (r readTool) readOutput(ctx context.Context, in readArgs, inv domain.Invoca
 	return out, nil
 }
 
-// contextReader is a reader that ends with its context.
+// A contextReader is a reader whose Read returns the cause of its context once that has
+// ended.
 type contextReader struct {
 	ctx context.Context
 	io.Reader
 }
 
+// Read returns the cause of the context if it has ended. It does not interrupt a read
+// that blocks.
 func (r contextReader) Read(p []byte) (int, error) {
 	if r.ctx.Err() != nil {
 		return 0, context.Cause(r.ctx)
@@ -179,11 +194,11 @@ func (r contextReader) Read(p []byte) (int, error) {
 	return r.Reader.Read(p)
 }
 
-// maxEntries is how many entries a directory may have to be listed.
+// maxEntries is the maximum number of entries of a listed directory.
 const maxEntries = 100_000
 
-// listDirectory returns the entries of a directory that rules and the person let read
-// show, directories first. An error of the permission is an unanswered.
+// listDirectory returns the entries of a directory that the call may read, directories
+// first, then by name. It returns a permissionError if the permission refuses.
 func (r readTool) listDirectory(ctx context.Context, inv domain.Invocation, held *acquiredPath, h *workspace.Handle, in readArgs) (readResult, error) {
 	infos, err := h.ReadDir(maxEntries)
 	if err != nil {
@@ -229,10 +244,10 @@ func (r readTool) listDirectory(ctx context.Context, inv domain.Invocation, held
 	return out, nil
 }
 
-// entryOverhead is the size of an entry without its path, as indented JSON.
+// entryOverhead is the size of an entry in indented JSON without its path, in bytes.
 const entryOverhead = 64
 
-// entryOf describes a file under a path. That of a directory ends in a slash.
+// entryOf returns the entry of a file. The path of a directory gets a slash at its end.
 func entryOf(info fs.FileInfo, path string) dirEntry {
 	switch {
 	case info.IsDir():
@@ -243,7 +258,9 @@ func entryOf(info fs.FileInfo, path string) dirEntry {
 	return dirEntry{path, "other"}
 }
 
-// readFile returns the content of a file.
+// readFile returns the content of an opened file: an image as media, a text as a whole
+// if it fits and no part was asked for, and as a page otherwise. It returns a failure
+// for a binary file.
 func (r readTool) readFile(ctx context.Context, h *workspace.Handle, in readArgs) (readResult, error) {
 	t := h.Resolved()
 	f, err := h.Open()
@@ -287,6 +304,8 @@ func (r readTool) readFile(ctx context.Context, h *workspace.Handle, in readArgs
 	return readResult{Type: wholeFile, URI: uri, Name: name, Content: string(whole), Encoding: "utf8", MIME: out.MIME}, nil
 }
 
+// presentRead renders the output for the model: the text, the entries or the image, with
+// notes about further lines and withheld files.
 func presentRead(_ readArgs, out domain.Encoded[readResult]) []domain.Content {
 	f, err := out.Value()
 	if err != nil {
@@ -310,6 +329,7 @@ func presentRead(_ readArgs, out domain.Encoded[readResult]) []domain.Content {
 	return []domain.Content{domain.Text(text + f.Withheld.String())}
 }
 
+// presentEntries returns the paths of the entries, one on each line.
 func presentEntries(f readResult) string {
 	if len(f.Entries) == 0 {
 		return "(no entries)"

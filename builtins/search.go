@@ -18,32 +18,36 @@ import (
 	"github.com/settlement-ledger/ledger/builtins/workspace"
 )
 
-// A fileLister lists the files of a directory that are not excluded. A search program makes it
-// faster without changing the result: its proposals are filtered by the same rules.
+// A fileLister lists the files below a directory, without those that ignore files
+// exclude. A search program makes it faster and does not change the result: its list is
+// filtered by the same rules.
 type fileLister struct {
 	root    *workspace.Root
-	program string // empty: none
+	program string // path of ripgrep; empty: none
 }
 
-// A treeWalk is a directory during a search, with the exclusions read so far.
+// A treeWalk is one walk over a directory, with the ignore files read so far. It belongs
+// to one goroutine.
 type treeWalk struct {
 	target       workspace.ResolvedPath
-	root         *workspace.Tree
+	root         *workspace.Tree // the open directory
 	ignored      ignoreMatchers
-	prefix       string          // from where the exclusions count to the directory; empty or with a slash at the end
-	readDirs     map[string]bool // directories whose files of exclusions are known, as seen from the directory
+	prefix       string          // path from the workspace to the directory, with a slash at the end; empty if ignore files above do not apply
+	readDirs     map[string]bool // directories whose ignore files were read, as paths below root
 	unread       []string        // directories that could not be read
-	nameBytes    int             // bytes of the names found so far
-	patternBytes int             // bytes of the files of exclusions read so far
+	nameBytes    int             // size of all names found so far
+	patternBytes int             // size of all ignore files read so far
 }
 
-// ignoreFiles are the names of exclusion files, in order of precedence.
+// ignoreFiles are the names of ignore files. The first file that matches a path decides.
 var ignoreFiles = [...]string{".rgignore", ".ignore", ".gitignore"}
 
-// ignoreMatchers are the matchers of the exclusion files of each name.
+// ignoreMatchers are the compiled patterns of the ignore files, one matcher for each
+// name.
 type ignoreMatchers [len(ignoreFiles)]gitignore.Matcher
 
-// excludes reports whether a path is excluded.
+// excludes reports whether the ignore files exclude a path. dir tells that the path is a
+// directory.
 func (e *ignoreMatchers) excludes(name string, dir bool) bool {
 	if dir {
 		name += "/"
@@ -56,14 +60,15 @@ func (e *ignoreMatchers) excludes(name string, dir bool) bool {
 	return false
 }
 
-// A listing is the content of a directory, as sorted relative paths with slashes.
+// A listing is the content of a directory: relative paths with slashes, sorted.
 type listing struct {
 	files  []string
 	unread []string // directories that could not be read
 }
 
-// list lists the regular files of a directory. literal, if not empty, is a
-// text that every file of interest holds; others may be left out.
+// list returns the regular files below a directory that are not ignored. If literal is
+// not empty, the caller only needs files that contain it, and files without it may be
+// missing. It returns errTooMany if the names exceed maxNameBytes.
 func (s fileLister) list(ctx context.Context, h *workspace.Handle, literal string) (listing, error) {
 	root, err := h.Tree()
 	if err != nil {
@@ -86,8 +91,8 @@ func (s fileLister) list(ctx context.Context, h *workspace.Handle, literal strin
 	return listing{files, v.unread}, nil
 }
 
-// propose lists files with the search program. It walks the directory instead if there is no
-// program or the program could not read everything.
+// propose lists files with the search program and filters them. It walks the directory
+// itself if there is no program or the program fails.
 func (s fileLister) propose(ctx context.Context, v *treeWalk, literal string) ([]string, error) {
 	if s.program == "" {
 		return v.walk(ctx)
@@ -102,7 +107,8 @@ func (s fileLister) propose(ctx context.Context, v *treeWalk, literal string) ([
 	return v.filterProposed(ctx, proposed)
 }
 
-// runProgram runs the search program, which reads the exclusion files in the directory and below.
+// runProgram runs ripgrep in dir and returns the paths that it prints. ripgrep reads the
+// ignore files in dir and below, not those above.
 func (s fileLister) runProgram(ctx context.Context, dir, literal string) ([]string, error) {
 	args := []string{"--no-config", "--null", "--hidden", "--no-ignore-exclude", "--no-ignore-global", "--no-ignore-parent", "--no-require-git", "--glob=!.git"}
 	if literal == "" {
@@ -130,17 +136,20 @@ func (s fileLister) runProgram(ctx context.Context, dir, literal string) ([]stri
 	return files, nil
 }
 
-// maxNameBytes is how many bytes the names of the files of a search may take.
+// maxNameBytes is the maximum size of all file names of one search, in bytes.
 const maxNameBytes = 64 << 20
 
+// errTooMany is the error of a search whose file names exceed maxNameBytes.
 var errTooMany = fmt.Errorf("there are too many files: their names take over %d bytes: name a directory with fewer", maxNameBytes)
 
-// A boundedBuffer is a buffer whose Write fails once its limit is reached.
+// A boundedBuffer is a bytes.Buffer whose Write returns errTooMany once the limit is
+// exceeded.
 type boundedBuffer struct {
 	bytes.Buffer
-	limit int
+	limit int // in bytes
 }
 
+// Write appends p as a whole, or returns errTooMany and appends nothing.
 func (b *boundedBuffer) Write(p []byte) (int, error) {
 	if b.Len()+len(p) > b.limit {
 		return 0, errTooMany
@@ -148,9 +157,10 @@ func (b *boundedBuffer) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// readParentIgnoreFiles reads the exclusion files of the workspace above the directory. They never exclude the
-// directory itself, because the call names it. It reports whether they admit a path that a
-// lower file could exclude.
+// readParentIgnoreFiles reads the ignore files between the root of the workspace and the
+// directory. It discards them if they exclude the directory itself, because the call
+// names it. admits reports a negated pattern (!) in a file other than .gitignore: it can
+// include a file that a lower ignore file excludes, which ripgrep does not see.
 func (v *treeWalk) readParentIgnoreFiles(root *workspace.Root) (admits bool, err error) {
 	if v.target.External != "" || v.target.Resource == "." {
 		return false, nil
@@ -175,8 +185,8 @@ func (v *treeWalk) readParentIgnoreFiles(root *workspace.Root) (admits bool, err
 	return admits, nil
 }
 
-// ignoreFile returns the content of an exclusion file of the workspace, or nil if the file
-// does not exist.
+// ignoreFile returns the content of an ignore file of the workspace, at most maxIgnore
+// bytes. It returns nil if the file does not exist, is not regular or lies outside.
 func ignoreFile(root *workspace.Root, name string) ([]byte, error) {
 	t, err := root.Resolve(name)
 	if errors.Is(err, workspace.ErrLocationEscape) {
@@ -195,11 +205,14 @@ func ignoreFile(root *workspace.Root, name string) ([]byte, error) {
 // The limits of files of exclusions, in bytes: every pattern is tried on every
 // file.
 const (
-	maxIgnore  = 256 << 10 // one file
-	maxIgnores = 1 << 20   // all files of a search
+	// maxIgnore is the maximum size of one ignore file, in bytes. Every pattern is matched
+	// against every path.
+	maxIgnore = 256 << 10 // one file
+	// maxIgnores is the maximum size of all ignore files of a search, in bytes.
+	maxIgnores = 1 << 20 // all files of a search
 )
 
-// readIgnoreFiles reads the exclusion files of a directory, once.
+// readIgnoreFiles reads the ignore files of a directory below the root, once.
 func (v *treeWalk) readIgnoreFiles(dir string) error {
 	if v.readDirs[dir] {
 		return nil
@@ -215,8 +228,8 @@ func (v *treeWalk) readIgnoreFiles(dir string) error {
 	return nil
 }
 
-// ignoreFile returns the content of an exclusion file of the directory, or nil if it does not
-// exist or cannot be reached within the directory.
+// ignoreFile returns the content of an ignore file below the root, or nil if it cannot
+// be read. It returns workspace.ErrTooLarge over the limits.
 func (v *treeWalk) ignoreFile(name string) ([]byte, error) {
 	f, err := v.root.Open(name)
 	if err != nil {
@@ -233,23 +246,26 @@ func (v *treeWalk) ignoreFile(name string) ([]byte, error) {
 	return data, nil
 }
 
-// excludes reports whether a path is excluded, once the directories above it
-// are known.
+// excludes reports whether a path below the root is ignored. The caller has read the
+// ignore files of the directories above it. Every .git is ignored.
 func (v *treeWalk) excludes(name string, dir bool) bool {
 	return path.Base(name) == ".git" || v.ignored.excludes(v.prefix+name, dir)
 }
 
-// maxTreeDepth is how many directories deep a search goes.
+// maxTreeDepth is the maximum depth of a search, in directories. Deeper directories are
+// reported as unread.
 const maxTreeDepth = 256
 
-// walk lists the files of the directory.
+// walk lists the files below the root that are not ignored, in no particular order.
 func (v *treeWalk) walk(ctx context.Context) ([]string, error) {
 	var files []string
 	err := v.walkIn(ctx, ".", 0, &files)
 	return files, err
 }
 
-// walkIn appends the files of a directory and its subdirectories.
+// walkIn appends the files of dir and its subdirectories to files. depth is the number
+// of directories above dir. A directory that cannot be read is reported as unread,
+// except for the root.
 func (v *treeWalk) walkIn(ctx context.Context, dir string, depth int, files *[]string) error {
 	prefix := dir + "/"
 	if dir == "." {
@@ -297,7 +313,8 @@ func (v *treeWalk) walkIn(ctx context.Context, dir string, depth int, files *[]s
 	return nil
 }
 
-// filterProposed returns the proposed files that the walk would have listed.
+// filterProposed returns the proposed paths that walk would list: regular files within
+// the depth limit that no ignore file excludes.
 func (v *treeWalk) filterProposed(ctx context.Context, proposed []string) ([]string, error) {
 	excluded := map[string]bool{} // directories
 	var files []string
@@ -322,8 +339,8 @@ func (v *treeWalk) filterProposed(ctx context.Context, proposed []string) ([]str
 	return files, nil
 }
 
-// parentsIncluded reports whether no directory above a file is excluded. It reads their exclusion
-// files.
+// parentsIncluded reports whether no directory above a file is ignored, and reads the
+// ignore files of these directories. excluded caches the result for each directory.
 func (v *treeWalk) parentsIncluded(name string, excluded map[string]bool) (bool, error) {
 	if err := v.readIgnoreFiles(""); err != nil {
 		return false, err
@@ -348,21 +365,28 @@ func (v *treeWalk) parentsIncluded(name string, excluded map[string]bool) (bool,
 	return true, nil
 }
 
+// errBadPattern is the error of an invalid glob pattern.
 var errBadPattern = errors.New("not a pattern")
 
-// A globPattern is a parsed glob pattern.
+// A globPattern is a parsed glob pattern, relative to the searched directory.
 type globPattern struct {
-	text     string
-	dotParts []string // those that a name with a dot can match
+	text     string   // without a leading slash; **/ is added to a pattern without a slash
+	dotParts []string // parts that begin with a dot, and can match a dot file
 }
 
 // The limits of a pattern.
 const (
+	// maxPatternBytes is the maximum length of a glob pattern or a regular expression, in
+	// bytes.
 	maxPatternBytes = 4096 // bytes
-	maxAlternatives = 256  // without braces that it stands for
+	// maxAlternatives is the maximum number of patterns that the braces of one pattern
+	// expand to.
+	maxAlternatives = 256 // without braces that it stands for
 )
 
-// parsePattern parses a pattern. It returns an errPattern with the reason.
+// parsePattern parses a glob pattern. It returns an errBadPattern that states the reason
+// for a pattern that is too long, negated, contains "..", has unbalanced brackets or
+// expands to too many alternatives.
 func parsePattern(text string) (globPattern, error) {
 	switch {
 	case len(text) > maxPatternBytes:
@@ -420,16 +444,15 @@ func countAlternatives(text string) int {
 	return now
 }
 
-// matchesPath reports whether a path fits, whether or not a part of it begins with a
-// dot.
+// matchesPath reports whether a path matches. Wildcards match a leading dot.
 func (p globPattern) matchesPath(name string) bool { return doublestar.MatchUnvalidated(p.text, name) }
 
-// matches reports whether a path fits. A part of the path that begins with a
-// dot needs a part of the pattern that does.
+// matches reports whether a path matches. A part of the path with a leading dot is
+// matched only by a part of the pattern with a leading dot.
 func (p globPattern) matches(name string) bool { return p.matchesPath(name) && p.matchesDotNames(name) }
 
-// matchesDotNames reports whether, for each part of a path that begins with a dot, a
-// part of the pattern with the dot written out matches it.
+// matchesDotNames reports whether each part of a path with a leading dot is matched by a
+// part of the pattern that writes out the dot.
 func (p globPattern) matchesDotNames(name string) bool {
 	for part := range strings.SplitSeq(name, "/") {
 		if part[0] == '.' && !slices.ContainsFunc(p.dotParts, func(q string) bool { return doublestar.MatchUnvalidated(q, part) }) {
@@ -439,7 +462,8 @@ func (p globPattern) matchesDotNames(name string) bool {
 	return true
 }
 
-// splitPattern splits a pattern at slashes outside braces and returns the non-empty parts.
+// splitPattern splits a pattern at the slashes outside braces and returns the parts that
+// are not empty.
 func splitPattern(text string) []string {
 	depth := 0
 	return strings.FieldsFunc(text, func(r rune) bool {

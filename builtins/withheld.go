@@ -13,15 +13,15 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// withheldFiles counts the files that a search left out although its pattern or directory
-// includes them. It counts files whatever their content, so that the count reveals nothing
-// about it.
+// withheldFiles counts the files that a search matched and did not return. Files are
+// counted without reading them, so that a count reveals no content.
 type withheldFiles struct {
-	Denied       int `json:"denied,omitempty"` // by a rule
+	Denied       int `json:"denied,omitempty"` // a rule denies reading them
 	NotPermitted int `json:"closed,omitempty"` // reading them needs a permission that was not given
 }
 
-// String returns a sentence with the counts, or an empty text if no file was left out.
+// String returns a note for the model that states both counts, or an empty text if no
+// file was withheld.
 func (w withheldFiles) String() string {
 	text := ""
 	if w.Denied > 0 {
@@ -33,13 +33,15 @@ func (w withheldFiles) String() string {
 	return text
 }
 
-// maxFilesAsked is how many files one question names.
+// maxFilesAsked is the maximum number of files in one permission request. A search with
+// more files withholds all of them.
 const maxFilesAsked = 256
 
-// filterPermitted returns the files of a target that a search may show. It leaves out files that a
-// rule denies to read, or denies to the search's action. It requests permission for all files
-// that rules set to ask in one request, and leaves them out if no person can decide. A refusal
-// by a person ends the call.
+// filterPermitted returns the names that a search may show, and counts the others. It
+// withholds a file if a rule denies read, or denies action on that file in particular.
+// It collects the files that a specific ask rule covers into one permission request and
+// withholds them if no person can be asked. If a person rejects the request, it returns
+// that error, which ends the call.
 func (c Config) filterPermitted(ctx context.Context, inv domain.Invocation, h *acquiredPath, action string, names []string) (shown []string, out withheldFiles, err error) {
 	var apart, resources []string
 	for _, name := range names {
@@ -77,8 +79,8 @@ func (c Config) filterPermitted(ctx context.Context, inv domain.Invocation, h *a
 	}
 }
 
-// askForFiles asks to read files for a search. An answer for always allows
-// these files to be read.
+// askForFiles requests the permission read for resources on behalf of a search. The
+// answer always allows exactly these files from then on.
 func (c Config) askForFiles(ctx context.Context, inv domain.Invocation, h *acquiredPath, action string, resources []string) error {
 	metadata, err := json.Marshal(map[string]string{"for": action, "path": h.resolved.Path})
 	if err != nil {
@@ -91,8 +93,8 @@ func (c Config) askForFiles(ctx context.Context, inv domain.Invocation, h *acqui
 	return c.assertPermission(ctx, inv, h, permission.Ask{Action: "read", Resources: resources, Save: save, Metadata: metadata})
 }
 
-// resourceOf returns the resource of a file of a target: that which read asks
-// for. The empty name is the target itself.
+// resourceOf returns the permission resource of a file below dir, the same that read
+// requests. An empty name is dir itself.
 func resourceOf(t workspace.ResolvedPath, name string) string {
 	if name == "" {
 		return t.Resource

@@ -29,8 +29,10 @@ type writeResult struct {
 	Existed   bool   `json:"existed"`
 }
 
+// A writeTool is the tool write.
 type writeTool struct{ Config }
 
+// tool returns the domain.Tool of write.
 func (w writeTool) tool() (domain.Tool, error) {
 	return domain.Make(domain.Spec[writeArgs, writeResult]{
 		Description: writeDescription,
@@ -40,6 +42,8 @@ func (w writeTool) tool() (domain.Tool, error) {
 	})
 }
 
+// write executes one call. It asks for edit with a preview, and writes the file unless
+// it changed after a person was asked.
 func (w writeTool) write(ctx context.Context, in writeArgs, inv domain.Invocation) (writeResult, error) {
 	target, err := w.Workspace.Resolve(in.Path)
 	if err != nil {
@@ -65,8 +69,8 @@ func (w writeTool) write(ctx context.Context, in writeArgs, inv domain.Invocatio
 	return writeResult{"write", target.Path, target.Resource, existed}, nil
 }
 
-// previewWrite returns the text that a person decides about: a diff if the file is replaced, and
-// otherwise the full content.
+// previewWrite returns the text that a person decides about: a diff if the file exists
+// and is text, and the full content otherwise.
 func previewWrite(held *acquiredPath, in writeArgs) domain.Preview {
 	if held.openErr == nil {
 		if _, err := held.handle.Stat(); err == nil {
@@ -83,7 +87,10 @@ func previewWrite(held *acquiredPath, in writeArgs) domain.Preview {
 	return domain.NewPreview(domain.PreviewContent, in.Content)
 }
 
-// write writes the target. If somebody was asked, it must be as it was then.
+// write replaces the file by the result of content, which gets the first peek bytes of
+// the old file. It creates the file and its directories if they do not exist, and
+// reports whether the file existed. If a person was asked, it returns
+// workspace.ErrChanged if the file is not the one that was acquired.
 func (h *acquiredPath) write(peek int, content func(before []byte) []byte) (existed bool, err error) {
 	if !h.personAsked {
 		return h.resolved.Write(peek, content)
@@ -112,6 +119,7 @@ func withByteOrderMark(before []byte, content string) []byte {
 	return rest
 }
 
+// presentWrite tells the model whether the file was written or created.
 func presentWrite(_ writeArgs, out domain.Encoded[writeResult]) []domain.Content {
 	w, err := out.Value()
 	if err != nil {

@@ -1,21 +1,23 @@
 package process
 
-// A Capture is the captured part of an output.
+// A Capture is the kept part of an output: its beginning and, if bytes were lost, its
+// end.
 type Capture struct {
-	Head []byte // the beginning; all of it where nothing is lost and it fits
-	Tail []byte // the end, after what was lost
-	Lost int64  // how many bytes lay between Head and Tail
+	Head []byte // the beginning, or the whole output if Lost is zero
+	Tail []byte // the end; empty if Lost is zero
+	Lost int64 // bytes between Head and Tail that were dropped
 }
 
-// A captureBuffer keeps the first and the last bytes written to it, in constant memory. Its
-// Write never fails.
+// A captureBuffer is an io.Writer that keeps the first and the last halfLimit bytes, in
+// constant memory. Its Write never fails. It belongs to one goroutine.
 type captureBuffer struct {
-	head, tail []byte // tail is a ring once it is full
-	halfLimit  int    // the limit of each
-	ringStart  int    // where the ring goes on
-	written    int64
+	head, tail []byte // at most halfLimit bytes; tail is a ring buffer once it is full
+	halfLimit  int // maximum size of head and of tail, in bytes
+	ringStart  int // index in tail of the oldest byte
+	written    int64 // bytes written in total
 }
 
+// Write keeps or drops the bytes of p and returns len(p).
 func (r *captureBuffer) Write(p []byte) (int, error) {
 	n := len(p)
 	r.written += int64(n)
@@ -33,7 +35,8 @@ func (r *captureBuffer) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// appendTail copies the beginning of p into the ring and returns the number of bytes.
+// appendTail copies as much of p as fits behind the newest byte of the tail, overwrites
+// the oldest bytes of a full tail, and returns the number of copied bytes.
 func (r *captureBuffer) appendTail(p []byte) int {
 	if len(r.tail) < r.halfLimit {
 		n := min(r.halfLimit-len(r.tail), len(p))
@@ -45,6 +48,7 @@ func (r *captureBuffer) appendTail(p []byte) int {
 	return n
 }
 
+// capture returns the kept bytes in order. The buffer is not used afterwards.
 func (r *captureBuffer) capture() Capture {
 	c := Capture{Head: r.head, Lost: r.written - int64(len(r.head)) - int64(len(r.tail))}
 	if c.Lost == 0 {

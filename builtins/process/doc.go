@@ -1,38 +1,40 @@
-// Package process runs a command and lets nothing of it outlive the run.
+// Package process runs a command and kills every process that the command leaves
+// behind.
 //
-// A [Command] is a program with its arguments. [Run] starts it as the leader
-// of a process group of its own, with no input, captures what it and its
-// descendants write, and returns a [RunResult] when it has ended: the exit status
-// or the signal, whether its time ran out, and the [Capture].
+// A [Command] is a program with its arguments. [Run] starts it as the leader of a
+// new session and process group, without input, captures its output and that of its
+// descendants, and returns a [RunResult] when it has ended: the exit status or the
+// signal, whether the timeout ended it, and the [Capture].
 //
 // # Promises
 //
 //   - Standard output and standard error are one stream, in the order in which
 //     they were written.
-//   - A capture keeps the first half of its limit from the beginning and the
-//     second half from the end, and counts exactly what it lost between them.
-//   - When the time of a command runs out or its context ends, its group is
-//     told to terminate, and is killed after a grace period. What it wrote
-//     until then is in the result.
-//   - When Run returns, the group has been killed: what a command leaves behind
-//     in it does not outlive the command.
-//   - On Linux, so has a descendant that left the group, as by setsid, unless
-//     it was started with another environment or for another user: descendants
-//     are told by the variable [MarkVariable]. On other systems it survives.
-//   - If this process is killed, on Linux the command is killed with it. Its
-//     descendants are not.
+//   - A Capture keeps the first and the last half of the limit and counts the bytes
+//     that it lost between them.
+//   - When the timeout expires or the context ends, the process group gets SIGTERM,
+//     and SIGKILL after the grace period. The RunResult holds the output until then.
+//   - When Run returns, every process of the group has been killed.
+//   - On Linux, Run also kills descendants that left the group, as by setsid. It
+//     finds them by the variable [MarkVariable] in their environment, and misses a
+//     process that was started with another environment or as another user. On
+//     other systems such a descendant survives.
+//   - On Linux the kernel kills the command if this process dies. Its descendants
+//     survive.
 //
 // # Concurrency
 //
-// Run may be called by several goroutines. It starts two, one that reads and
-// one that waits, and has joined both when it returns.
+// Run may be called by several goroutines at once. It starts two goroutines, one
+// that reads the output and one that waits for the command, and joins both before
+// it returns.
 //
 // # Errors
 //
-// Run returns an error if the command was not started, and the cause of its
-// context, with what was captured, if that ended before the command. An exit
-// status other than zero, a signal and a timeout are results, not errors.
+// Run returns an error if the command does not start, and the cause of its context,
+// with the output so far, if the context ended first. A non-zero exit status, a
+// signal and a timeout are results, not errors. [ErrBadCommand] is returned for an
+// invalid Command.
 //
-// What a command may do is the permission's affair; what its output means is
-// the caller's. The laws are in process_test.go, an example in example_test.go.
+// Package permission decides which commands may run, and the caller interprets the
+// output. The laws are in process_test.go, an example is in example_test.go.
 package process

@@ -14,43 +14,46 @@ import (
 	"time"
 )
 
-// DefaultLimit is the number of captured bytes of output where Command.Limit is zero.
+// DefaultLimit is the number of captured bytes if Command.CaptureLimit is zero.
 const DefaultLimit = 1 << 20
 
-// DefaultGrace is the time between termination and kill of a process group where Command.Grace
-// is zero.
+// DefaultGrace is the time between SIGTERM and SIGKILL if Command.GracePeriod is zero.
 const DefaultGrace = 3 * time.Second
 
-// MarkVariable is the environment variable that identifies the descendants of a command. Its value is
-// a list with one element for each Run that a process descends from.
+// MarkVariable is the environment variable that identifies the descendants of a command.
+// Its value is a list of marks separated by spaces, one for each Run that a process
+// descends from.
 const MarkVariable = "LEDGER_COMMAND"
 
-// ErrBadCommand says that a Command is invalid.
+// ErrBadCommand says that a Command has no program, or a negative or too small limit.
 var ErrBadCommand = errors.New("not a command")
 
 // A Command is a program to run.
 type Command struct {
-	Program      string        // a path, or a name to look up in PATH
-	Args         []string      // without the program's own name
-	Dir          string        // where it runs; empty: where this process does
-	OpenDir      *os.File      // the directory Dir, open; on Linux the command runs in it wherever Dir leads by now; nil: none
-	Env          []string      // KEY=VALUE; nil: as this process has
-	CaptureLimit int           // how many bytes to capture, at least 2; zero: DefaultLimit
-	Timeout      time.Duration // how long it may run; zero: for ever
-	GracePeriod  time.Duration // between the request to terminate and the kill; zero: DefaultGrace
+	Program      string // a path, or a name to look up in PATH
+	Args         []string // without the program's own name
+	Dir          string // working directory; empty: that of this process
+	OpenDir      *os.File // the open directory Dir; on Linux the command runs in it even if Dir was renamed; nil: use Dir
+	Env          []string // KEY=VALUE; nil: the environment of this process
+	CaptureLimit int // bytes of output to keep, at least 2; zero: DefaultLimit
+	Timeout      time.Duration // from start to SIGTERM; zero: none
+	GracePeriod  time.Duration // from SIGTERM to SIGKILL; zero: DefaultGrace
 }
 
 // A RunResult describes the end of a command and its captured output.
 type RunResult struct {
-	Exit     int            // the status, where Signal is zero
-	Signal   syscall.Signal // that ended it; zero: it exited
-	TimedOut bool           // its time ran out before it ended
-	Output   Capture
-	Duration time.Duration
+	Exit     int // exit status, if Signal is zero
+	Signal   syscall.Signal // the signal that ended the command; zero: it exited
+	TimedOut bool // the timeout ended the command
+	Output   Capture // standard output and standard error together
+	Duration time.Duration // from start to the end of the output
 }
 
-// Run runs a command to its end. If ctx ends first, Run ends the command and returns the cause
-// of ctx, with the output captured so far.
+// Run runs a command to its end and returns its exit status and output. It blocks until
+// the process group is dead and the output is read. If ctx ends first, Run terminates
+// the command and returns the cause of ctx with the output captured so far. It returns
+// an ErrBadCommand for an invalid Command, and an error of the system if the command
+// does not start.
 func Run(ctx context.Context, c Command) (RunResult, error) {
 	if c.Program == "" || c.CaptureLimit < 0 || c.CaptureLimit == 1 || c.Timeout < 0 || c.GracePeriod < 0 {
 		return RunResult{}, fmt.Errorf("run command: %w: program %q, limit %d, timeout %v, grace %v", ErrBadCommand, c.Program, c.CaptureLimit, c.Timeout, c.GracePeriod)
@@ -77,7 +80,8 @@ func Run(ctx context.Context, c Command) (RunResult, error) {
 	return commandRun{command: c, mark: mark, read: r, write: w}.run(ctx)
 }
 
-// newMark returns a text that is unique among commands while the pipe is open.
+// newMark returns a text that identifies this run: the process ID and the inode of the
+// output pipe. It is unique while the pipe is open.
 func newMark(pipe *os.File) (string, error) {
 	info, err := pipe.Stat()
 	if err != nil {
@@ -90,19 +94,21 @@ func newMark(pipe *os.File) (string, error) {
 	return fmt.Sprintf("%d.%d", os.Getpid(), stat.Ino), nil
 }
 
-// A commandRun is a command in progress.
+// A commandRun is one command in progress. The pipe carries its output.
 type commandRun struct {
 	command     Command
-	mark        string
+	mark        string // value of MarkVariable for this run
 	read, write *os.File
 }
 
-// A leaderExit is the exit status of the leader of a process group.
+// A leaderExit is the end of the leader of a process group.
 type leaderExit struct {
-	state *os.ProcessState
-	err   error // that kept it from starting
+	state *os.ProcessState // nil if the leader did not start
+	err   error // of starting or waiting
 }
 
+// run starts the command, waits for its end, kills the process group and every marked
+// descendant, and reads the rest of the output. It joins both goroutines that it starts.
 func (r commandRun) run(ctx context.Context) (RunResult, error) {
 	started := time.Now()
 	var joined sync.WaitGroup
@@ -119,13 +125,13 @@ func (r commandRun) run(ctx context.Context) (RunResult, error) {
 	drained := make(chan struct{})
 	joined.Go(func() {
 		defer close(drained)
-		_, _ = io.Copy(output, r.read) // it ends with the last writer, or with the deadline that is set below
+		_, _ = io.Copy(output, r.read) // ends with the last writer, or at the deadline that drain sets
 	})
 
-	// The group can be signalled for as long as its leader is not released:
-	// until then no other group can have its number.
+	// The leader is not reaped before release is closed, so no other process group can
+	// have its ID when the group is killed.
 	timedOut, cause := r.waitOrTerminate(ctx, process.Pid, exited, drained)
-	_ = syscall.Kill(-process.Pid, syscall.SIGKILL) // that there is nobody left is no error
+	_ = syscall.Kill(-process.Pid, syscall.SIGKILL) // an empty group is no error
 	close(release)
 	e := <-ended
 	killDescendants(r.mark)
@@ -143,9 +149,10 @@ func (r commandRun) run(ctx context.Context) (RunResult, error) {
 	return result, cause
 }
 
-// startAndWait starts the command and waits for it. The process is on begun, or nil
-// if it was not started. When it has ended it closes exited; its number stays
-// its own until release is closed.
+// startAndWait starts the command, sends its process on begun, or nil if it did not
+// start, and waits for its end. It then closes exited, and frees the process ID only
+// once release is closed: until then the ID belongs to this command and its group can be
+// killed safely.
 func (r commandRun) startAndWait(begun chan<- *os.Process, exited chan<- struct{}, release <-chan struct{}) leaderExit {
 	cmd := exec.Command(r.command.Program, r.command.Args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = r.command.Dir, r.write, r.write
@@ -167,7 +174,8 @@ func (r commandRun) startAndWait(begun chan<- *os.Process, exited chan<- struct{
 	return leaderExit{cmd.ProcessState, err}
 }
 
-// environment adds the mark to the environment of the command.
+// environment returns the environment of the command with the mark of this run. Marks of
+// outer runs are kept.
 func (r commandRun) environment() []string {
 	env := r.command.Env
 	if env == nil {
@@ -180,8 +188,9 @@ func (r commandRun) environment() []string {
 	return append(append([]string(nil), env...), MarkVariable+"="+marks)
 }
 
-// waitOrTerminate waits until the command has ended. If its time runs out or ctx ends,
-// it has the group terminate, and leaves it the grace period for that.
+// waitOrTerminate waits until the command has ended. If the timeout expires or ctx ends
+// first, it sends SIGTERM to the process group and waits up to the grace period for the
+// leader and for the end of the output. cause is the cause of ctx, or nil.
 func (r commandRun) waitOrTerminate(ctx context.Context, group int, exited, drained <-chan struct{}) (timedOut bool, cause error) {
 	var timeout <-chan time.Time
 	if r.command.Timeout > 0 {
@@ -197,10 +206,10 @@ func (r commandRun) waitOrTerminate(ctx context.Context, group int, exited, drai
 	case <-ctx.Done():
 		cause = context.Cause(ctx)
 	}
-	_ = syscall.Kill(-group, syscall.SIGTERM) // a group that has ended meanwhile needs no signal
+	_ = syscall.Kill(-group, syscall.SIGTERM) // an error means that the group has ended
 	grace := time.NewTimer(r.command.GracePeriod)
 	defer grace.Stop()
-	for range 2 { // the leader has ended, and whoever else could write
+	for range 2 { // the leader has ended, and the output has no writer left
 		select {
 		case <-exited:
 			exited = nil
@@ -213,9 +222,8 @@ func (r commandRun) waitOrTerminate(ctx context.Context, group int, exited, drai
 	return timedOut, cause
 }
 
-// drain waits for the rest of the output. What still holds the pipe then is
-// no process of the command, or one that could not be found, and is not waited
-// for.
+// drain waits up to drainTimeout for the rest of the output. A process that holds the
+// pipe after that was not found by its mark, and the run does not wait for it.
 func (r commandRun) drain(drained <-chan struct{}) {
 	if err := r.read.SetReadDeadline(time.Now().Add(drainTimeout)); err != nil {
 		r.read.Close()
@@ -223,5 +231,5 @@ func (r commandRun) drain(drained <-chan struct{}) {
 	<-drained
 }
 
-// drainTimeout is the time limit for the output of killed processes to arrive.
+// drainTimeout is how long the run waits for the output of killed processes.
 const drainTimeout = 500 * time.Millisecond

@@ -14,24 +14,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// configureSession makes a command the leader of its own session and group, to be killed
-// when this process is. A session of its own has no terminal: a command that
-// had one could type an answer to a question. The system ties that to the thread that starts it, so the
-// goroutine keeps its thread until the returned function is called.
+// configureSession makes a command the leader of its own session and process group.
+// A session of its own has no controlling terminal, on which the command could type an
+// answer to a permission question. The kernel kills the command when the thread that
+// started it ends, so the goroutine stays locked to its thread until unlock is called.
 func configureSession(cmd *exec.Cmd) (unlock func()) {
 	runtime.LockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	return runtime.UnlockOSThread
 }
 
-// openDirPath returns a path by which a child of this process reaches a directory
-// that this process has open.
+// openDirPath returns a path through which a child process reaches a directory that this
+// process has open.
 func openDirPath(opened *os.File, _ string) string {
 	return "/proc/self/fd/" + strconv.Itoa(int(opened.Fd()))
 }
 
-// waitLeader waits for a command. It closes exited when the command has ended, and
-// lets go of the number of the process only when release is closed.
+// waitLeader waits for the end of the command and closes exited. It reaps the process,
+// which frees its ID, only after release is closed.
 func waitLeader(cmd *exec.Cmd, exited chan<- struct{}, release <-chan struct{}) error {
 	for errors.Is(unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
 	}
@@ -40,12 +40,11 @@ func waitLeader(cmd *exec.Cmd, exited chan<- struct{}, release <-chan struct{}) 
 	return cmd.Wait()
 }
 
-// maxKillRounds bounds the rounds of reap. A process can start another between
-// being found and being killed, but each round leaves it less time to.
+// maxKillRounds bounds the rounds of killDescendants. A process can fork between the
+// scan and its kill, but each round leaves it less time for that.
 const maxKillRounds = 100
 
-// killDescendants kills every process that carries a mark, and those which they start
-// meanwhile.
+// killDescendants kills every process with the mark, in rounds until a scan finds none.
 func killDescendants(mark string) {
 	for range maxKillRounds {
 		if !killMarked(mark) {
@@ -54,7 +53,8 @@ func killDescendants(mark string) {
 	}
 }
 
-// killMarked reports whether it killed a process.
+// killMarked scans /proc once, kills every process with the mark, and reports whether it
+// killed one.
 func killMarked(mark string) bool {
 	environs, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {
@@ -70,8 +70,8 @@ func killMarked(mark string) bool {
 	return killed
 }
 
-// kill kills a process by a handle, after it has looked at the mark again: the
-// number may have passed to another process.
+// kill kills a process through a pidfd. It reads the mark again after it opened the
+// pidfd, because another process can have the ID by then.
 func kill(pid int, environ, mark string) bool {
 	handle, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -81,6 +81,8 @@ func kill(pid int, environ, mark string) bool {
 	return hasMark(environ, mark) && unix.PidfdSendSignal(handle, unix.SIGKILL, nil, 0) == nil
 }
 
+// hasMark reports whether the environment file of a process contains the mark as an
+// element of MarkVariable.
 func hasMark(environ, mark string) bool {
 	data, err := os.ReadFile(environ) // empty for a process that has ended
 	if err != nil || !bytes.Contains(data, []byte(mark)) {

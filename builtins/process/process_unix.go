@@ -8,21 +8,21 @@ import (
 	"syscall"
 )
 
-// configureSession makes a command the leader of its own session and group. A session of
-// its own has no terminal: a command that had one could type an answer to a
-// question.
+// configureSession makes a command the leader of its own session and process group.
+// A session of its own has no controlling terminal, on which the command could type an
+// answer to a permission question.
 func configureSession(cmd *exec.Cmd) (unlock func()) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return func() {}
 }
 
-// openDirPath returns the path of a directory: there is no portable way to start a
-// process in one that is open.
+// openDirPath returns dir: there is no portable way to start a process in an open
+// directory.
 func openDirPath(_ *os.File, dir string) string { return dir }
 
-// waitLeader waits for a command. It closes exited when the command has ended, and
-// returns when release is closed. There is no portable way to keep the number
-// of the process until then: it stays taken only while its group has members.
+// waitLeader waits for the end of the command, closes exited and returns once release is
+// closed. Without waitid it reaps the process at once, so its ID stays in use only while
+// its group has members.
 func waitLeader(cmd *exec.Cmd, exited chan<- struct{}, release <-chan struct{}) error {
 	err := cmd.Wait()
 	close(exited)
@@ -30,6 +30,6 @@ func waitLeader(cmd *exec.Cmd, exited chan<- struct{}, release <-chan struct{}) 
 	return err
 }
 
-// killDescendants finds nothing: there is no portable way to tell the descendants that
-// have left a group.
+// killDescendants does nothing: there is no portable way to read the environment of a
+// process that left the group.
 func killDescendants(string) {}
