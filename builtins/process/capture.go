@@ -5,16 +5,16 @@ package process
 type Capture struct {
 	Head []byte // the beginning, or the whole output if Lost is zero
 	Tail []byte // the end; empty if Lost is zero
-	Lost int64 // bytes between Head and Tail that were dropped
+	Lost int64  // bytes between Head and Tail that were dropped
 }
 
 // A captureBuffer is an io.Writer that keeps the first and the last halfLimit bytes, in
 // constant memory. Its Write never fails. It belongs to one goroutine.
 type captureBuffer struct {
 	head, tail []byte // at most halfLimit bytes; tail is a ring buffer once it is full
-	halfLimit  int // maximum size of head and of tail, in bytes
-	ringStart  int // index in tail of the oldest byte
-	written    int64 // bytes written in total
+	halfLimit  int    // maximum size of head and of tail, in bytes
+	ringStart  int    // index in tail of the oldest byte
+	written    int64  // bytes written in total
 }
 
 // Write keeps or drops the bytes of p and returns len(p).

@@ -30,23 +30,23 @@ var ErrBadCommand = errors.New("not a command")
 
 // A Command is a program to run.
 type Command struct {
-	Program      string // a path, or a name to look up in PATH
-	Args         []string // without the program's own name
-	Dir          string // working directory; empty: that of this process
-	OpenDir      *os.File // the open directory Dir; on Linux the command runs in it even if Dir was renamed; nil: use Dir
-	Env          []string // KEY=VALUE; nil: the environment of this process
-	CaptureLimit int // bytes of output to keep, at least 2; zero: DefaultLimit
+	Program      string        // a path, or a name to look up in PATH
+	Args         []string      // without the program's own name
+	Dir          string        // working directory; empty: that of this process
+	OpenDir      *os.File      // the open directory Dir; on Linux the command runs in it even if Dir was renamed; nil: use Dir
+	Env          []string      // KEY=VALUE; nil: the environment of this process
+	CaptureLimit int           // bytes of output to keep, at least 2; zero: DefaultLimit
 	Timeout      time.Duration // from start to SIGTERM; zero: none
 	GracePeriod  time.Duration // from SIGTERM to SIGKILL; zero: DefaultGrace
 }
 
 // A RunResult describes the end of a command and its captured output.
 type RunResult struct {
-	Exit     int // exit status, if Signal is zero
+	Exit     int            // exit status, if Signal is zero
 	Signal   syscall.Signal // the signal that ended the command; zero: it exited
-	TimedOut bool // the timeout ended the command
-	Output   Capture // standard output and standard error together
-	Duration time.Duration // from start to the end of the output
+	TimedOut bool           // the timeout ended the command
+	Output   Capture        // standard output and standard error together
+	Duration time.Duration  // from start to the end of the output
 }
 
 // Run runs a command to its end and returns its exit status and output. It blocks until
@@ -104,7 +104,7 @@ type commandRun struct {
 // A leaderExit is the end of the leader of a process group.
 type leaderExit struct {
 	state *os.ProcessState // nil if the leader did not start
-	err   error // of starting or waiting
+	err   error            // of starting or waiting
 }
 
 // run starts the command, waits for its end, kills the process group and every marked
