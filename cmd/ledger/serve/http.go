@@ -20,14 +20,16 @@ import (
 const (
 	outputsPath = "/v1/"     // the outputs, by package remote
 	metricsPath = "/metrics" // metrics of the process
-	HealthPath  = "/healthz" // the health check, which needs no authentication
+
+	// HealthPath is the path of the health check, which needs no authentication.
+	HealthPath = "/healthz"
 )
 
 // handler returns the HTTP handler for outputs, status and metrics. It checks each
 // request with authorizeCounted, except a health check. It answers 503 with Retry-After
-// while too many password checks wait, and 401 to other refused requests; package
-// remote answers refused requests for outputs itself, so that its clients recognize the
-// error.
+// while too many password checks wait, 401 to requests without valid credentials, and
+// 403 to requests that the caller may not make; package remote answers refused requests
+// for outputs itself, so that its clients recognize the error.
 func (s *serverProcess) handler() http.Handler {
 	mux := s.monitoring()
 	blobs := remote.Serve(s.outputs, remote.ServerConfig{Authorize: func(r *http.Request) error {
@@ -46,6 +48,8 @@ func (s *serverProcess) handler() http.Handler {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		case strings.HasPrefix(r.URL.Path, outputsPath): // package remote encodes the refusal itself
 			blobs.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), refusalKey{}, err)))
+		case errors.Is(err, errNotPermitted) || errors.Is(err, errCrossSite) || errors.Is(err, errHostHeader):
+			http.Error(w, err.Error(), http.StatusForbidden)
 		case err != nil:
 			w.Header().Set("WWW-Authenticate", `Basic realm="ledger"`)
 			http.Error(w, err.Error(), http.StatusUnauthorized)

@@ -166,3 +166,45 @@ func TestHealthIsForEverybodyAndMetricsAreNot(t *testing.T) {
 		t.Errorf("GET %s of a node as a reader = %d, want its requests and nothing of a log:\n%s", metricsPath, code, text)
 	}
 }
+
+// A request with valid credentials that its role does not permit gets 403, without a
+// challenge to authenticate. So does a request to a server without users whose Host
+// header is no address of this machine.
+func TestForbiddenRequestsAreNotAskedToAuthenticate(t *testing.T) {
+	t.Parallel()
+	line, err := auth.FormatUser("ada", "wonder", auth.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	users, err := auth.ParseUsers(strings.NewReader(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := func(r *http.Request, status int, challenged bool) {
+		t.Helper()
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		if response.StatusCode != status || (response.Header.Get("WWW-Authenticate") != "") != challenged {
+			t.Errorf("%s %s = %d, challenge %q; want %d", r.Method, r.URL.Path, response.StatusCode, response.Header.Get("WWW-Authenticate"), status)
+		}
+	}
+	request := func(m *measured, method string) *http.Request {
+		r, err := http.NewRequestWithContext(t.Context(), method, m.at+stores.StatusPath, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	m := newMeasured(t, server.Config{Users: users}, true)
+	want(request(m, http.MethodPost), http.StatusUnauthorized, true)
+	write := request(m, http.MethodPost)
+	write.SetBasicAuth("ada", "wonder")
+	want(write, http.StatusForbidden, false)
+	open := newMeasured(t, server.Config{Anonymous: auth.Reader}, true)
+	rebound := request(open, http.MethodGet)
+	rebound.Host = "example.org"
+	want(rebound, http.StatusForbidden, false)
+}
