@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -203,7 +204,7 @@ func (a *app) publish(ctx context.Context, s *stores.Store, p publication, order
 		}
 	}
 	if p.config != "" {
-		return ended(desk.FollowAll(ctx, orders, openTarget, func(name string, err error) {
+		return ended(desk.FollowAll(ctx, orders, openTarget, func(name string, err error, _ time.Duration) {
 			complaining.Lock()
 			defer complaining.Unlock()
 			fmt.Fprintf(a.Err, "%s: %s\n", name, render.Printable(err.Error()))

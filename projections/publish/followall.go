@@ -44,8 +44,10 @@ func (open Opener) of(o JobConfig) openFunc {
 //
 // FollowAll calls onError, if it is not nil, from several goroutines with each error
 // that ends a job, and with retried errors on the first, second, fourth, eighth
-// attempt and so on. It also saves the error in the consumer.
-func (d *Relay) FollowAll(ctx context.Context, configs []JobConfig, open Opener, onError func(name string, err error)) error {
+// attempt and so on. For a retried error retryIn is the time until the next attempt;
+// for an error that ends the job it is 0. FollowAll also saves the error in the
+// consumer.
+func (d *Relay) FollowAll(ctx context.Context, configs []JobConfig, open Opener, onError func(name string, err error, retryIn time.Duration)) error {
 	var running sync.WaitGroup
 	for _, o := range configs {
 		running.Go(func() { d.followOne(ctx, o, open, onError) })
@@ -59,20 +61,24 @@ func (d *Relay) FollowAll(ctx context.Context, configs []JobConfig, open Opener,
 
 // followOne runs one job of FollowAll. It returns after an error that ends the job,
 // or when ctx ends. It reports attempts whose number is a power of two.
-func (d *Relay) followOne(ctx context.Context, o JobConfig, open Opener, onError func(name string, err error)) {
+func (d *Relay) followOne(ctx context.Context, o JobConfig, open Opener, onError func(name string, err error, retryIn time.Duration)) {
 	delays := o.Policy.withDefaults().newBackoff()
 	for attempt := 1; ctx.Err() == nil; attempt++ {
 		begun, err := d.followOpened(ctx, o, open)
 		if ctx.Err() != nil {
 			return
 		}
+		retryIn := time.Duration(0)
+		if !begun {
+			retryIn = delays.NextBackOff()
+		}
 		if begun || attempt&(attempt-1) == 0 {
 			err = errors.Join(err, d.recordError(ctx, o.Name, err))
 			if onError != nil {
-				onError(o.Name, err)
+				onError(o.Name, err, retryIn)
 			}
 		}
-		if begun || sleep(ctx, delays.NextBackOff()) != nil {
+		if begun || sleep(ctx, retryIn) != nil {
 			return
 		}
 	}

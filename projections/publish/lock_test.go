@@ -326,7 +326,12 @@ func TestFollowAllTakesOverAConsumerWhoseRunEnds(t *testing.T) {
 	go func() {
 		done <- l.relay().FollowAll(ctx, []publish.JobConfig{{Job: job(t, "a")}},
 			func(context.Context, publish.JobConfig, events.Position) (publish.Target, error) { return to, nil },
-			func(_ string, err error) { refused <- err })
+			func(_ string, err error, retryIn time.Duration) {
+				if retryIn <= 0 {
+					t.Errorf("retried %v in %s, want a positive time", err, retryIn)
+				}
+				refused <- err
+			})
 	}()
 	if err := <-refused; !errors.Is(err, publish.ErrRunning) {
 		t.Errorf("told %v, want ErrRunning", err)

@@ -172,7 +172,10 @@ func TestAFailedJobDoesNotBlockTheOthers(t *testing.T) {
 		d := publish.NewRelay(store, &memory{}, claims(t, "test"), time.Now)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
-		err := d.FollowAll(ctx, orders, open, func(name string, err error) {
+		err := d.FollowAll(ctx, orders, open, func(name string, err error, retryIn time.Duration) {
+			if retried := retryIn > 0; retried != (name == "late") {
+				t.Errorf("%s: %v, retried in %s; want that only the late job is retried", name, err, retryIn)
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			told[name] = err

@@ -175,7 +175,11 @@ func (s *serverProcess) publish(ctx context.Context) error {
 			s.log.Warn("not published", "consumer", name, "position", f.Position.String(), "try", f.Try, "again_in", f.Wait, "error", f.Err)
 		}
 	}
-	err := s.Relay(s.store).FollowAll(ctx, s.Jobs, s.Targets, func(name string, err error) {
+	err := s.Relay(s.store).FollowAll(ctx, s.Jobs, s.Targets, func(name string, err error, retryIn time.Duration) {
+		if retryIn > 0 {
+			s.log.Warn("publishing not started", "consumer", name, "again_in", retryIn, "error", err)
+			return
+		}
 		s.log.Error("publishing ended", "consumer", name, "error", err)
 	})
 	if errors.Is(err, domain.ErrInterrupted) {
