@@ -16,27 +16,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Handle is a Target that is open: its directory was reached without
-// following a symbolic link, and so was the file, if there is one. Whoever
-// decides about a path while a Handle of it is held decides about these files:
-// a link, file or directory that takes their place afterwards is an ErrChanged.
-// It comes from [ResolvedPath.Acquire], is used by one goroutine at a time and is
-// closed by the caller.
+// A Handle is an open path. It was opened without following a symbolic link in the
+// canonical path. A permission that is given while the Handle is open is given for the
+// opened files: if a link, file or directory takes their place later, the methods return
+// ErrChanged. [ResolvedPath.Acquire] makes it. It belongs to one goroutine at a time,
+// and the caller closes it.
 type Handle struct {
 	resolved ResolvedPath
-	dirInfos []fs.FileInfo // of each existing directory from the base down
-	dir      *os.File      // the last of chain
-	missing  []string      // names of the directories between dir and the target that do not exist
-	node     *os.File      // the target as found; nil if it does not exist
-	info     fs.FileInfo   // of self
-	readable *os.File      // self, open for reading; nil unless it is a regular file that can be read
-	readErr  error         // why content is nil although self is a regular file
+	dirInfos []fs.FileInfo // of each existing directory from the base down to dir
+	dir      *os.File      // the last existing directory above the path
+	missing  []string      // names of the directories between dir and the path that do not exist
+	node     *os.File      // the file or directory, opened without reading it; nil if it does not exist
+	info     fs.FileInfo   // of node
+	readable *os.File      // the file open for reading; nil unless it is regular and may be read
+	readErr  error         // why readable is nil although the file is regular
 }
 
-// Acquire opens the place of the target and reads nothing. It returns an
-// ErrChanged if the path leads through a symbolic link by now, or if the
-// directory of the workspace was replaced. A target that does not exist has a
-// Handle too.
+// Acquire opens the path and reads nothing. A path that does not exist has a Handle too.
+// It returns ErrChanged if the path leads through a symbolic link now, or if the
+// directory of the Root was replaced.
 func (t ResolvedPath) Acquire() (*Handle, error) {
 	base, err := t.root.openBase(t)
 	if err != nil {
@@ -50,7 +48,9 @@ func (t ResolvedPath) Acquire() (*Handle, error) {
 	return h, nil
 }
 
-// openBase returns the directory that the way to a target starts from, opened anew.
+// openBase returns a new descriptor of the directory from which a path is opened: that
+// of the Root, or "/" for an external path. It returns ErrChanged if the directory of
+// the Root was moved or replaced.
 func (r *Root) openBase(t ResolvedPath) (*os.File, error) {
 	if t.External != "" {
 		return openAt(nil, "/", pathFlags|unix.O_DIRECTORY)
@@ -66,7 +66,7 @@ func (r *Root) openBase(t ResolvedPath) (*os.File, error) {
 	return openAt(r.dir, ".", pathFlags|unix.O_DIRECTORY)
 }
 
-// descend walks from h.dir to the target.
+// descend opens each directory from h.dir down to the path, and the path itself.
 func (h *Handle) descend() error {
 	start := h.resolved.root.path
 	if h.resolved.External != "" {
@@ -98,14 +98,14 @@ func (h *Handle) descend() error {
 	return h.openLast(names[last])
 }
 
-// recordDir adds h.dir to the chain.
+// recordDir appends the identity of h.dir to h.dirInfos.
 func (h *Handle) recordDir() error {
 	info, err := h.dir.Stat()
 	h.dirInfos = append(h.dirInfos, info)
 	return err
 }
 
-// openLast opens the target in its directory.
+// openLast opens the last name of the path in h.dir, if it exists.
 func (h *Handle) openLast(name string) (err error) {
 	if h.node, err = openAt(h.dir, name, pathFlags); errors.Is(err, fs.ErrNotExist) {
 		h.node = nil
@@ -126,8 +126,8 @@ func (h *Handle) openLast(name string) (err error) {
 	return nil
 }
 
-// reopen opens the file that was found, and returns an ErrChanged if another
-// one has its name.
+// reopen opens the file again with other flags. It returns ErrChanged if another file
+// has its name now.
 func (h *Handle) reopen(flags int) (*os.File, error) {
 	f, err := openAt(h.dir, path.Base(h.resolved.Path), flags|unix.O_NONBLOCK)
 	if err != nil {
@@ -144,7 +144,7 @@ func (h *Handle) reopen(flags int) (*os.File, error) {
 	return f, nil
 }
 
-// Close lets go of the files.
+// Close closes all files of the Handle.
 func (h *Handle) Close() {
 	for _, f := range []*os.File{h.dir, h.node, h.readable} {
 		if f != nil {
@@ -153,10 +153,11 @@ func (h *Handle) Close() {
 	}
 }
 
-// Resolved returns the target that was acquired.
+// Resolved returns the path of the Handle.
 func (h *Handle) Resolved() ResolvedPath { return h.resolved }
 
-// Stat returns what was found at the target, or an error that is fs.ErrNotExist.
+// Stat returns the file information from the time of Acquire. It returns an
+// fs.ErrNotExist for a path that did not exist.
 func (h *Handle) Stat() (fs.FileInfo, error) {
 	if h.info == nil {
 		return nil, &fs.PathError{Op: "stat", Path: h.resolved.Resource, Err: unix.ENOENT}
@@ -164,9 +165,9 @@ func (h *Handle) Stat() (fs.FileInfo, error) {
 	return h.info, nil
 }
 
-// Directory returns the directory that was found, which the Handle closes. It
-// returns an ErrNotDirectory for anything else. On Linux it is open for looking
-// only: a process can be started in it, and it cannot be listed.
+// Directory returns the opened directory, which the Handle closes. It returns
+// ErrNotDirectory for a file. On Linux a process can be started in it, but it cannot be
+// listed.
 func (h *Handle) Directory() (*os.File, error) {
 	info, err := h.Stat()
 	if err != nil {
@@ -178,8 +179,8 @@ func (h *Handle) Directory() (*os.File, error) {
 	return h.node, nil
 }
 
-// LinkCount returns how many names (hard links) the file that was found has. It is
-// 0 if there is none.
+// LinkCount returns the number of hard links of the file, or 0 if there is no regular
+// file.
 func (h *Handle) LinkCount() int {
 	if h.info == nil || !h.info.Mode().IsRegular() {
 		return 0
@@ -191,12 +192,12 @@ func (h *Handle) LinkCount() int {
 	return int(stat.Nlink)
 }
 
-// readTimeout is how long a read waits for a file that says it has no data yet,
-// such as the log of the kernel.
+// readTimeout is how long a read waits for a file without data, such as the log of the
+// kernel.
 const readTimeout = 2 * time.Second
 
-// Open returns the file that was found, for reading from its beginning. The
-// Handle closes it. It returns an ErrNotRegular for anything but a regular file.
+// Open returns the opened file, at its beginning. The Handle closes it. It returns
+// ErrNotRegular for anything but a regular file.
 func (h *Handle) Open() (*os.File, error) {
 	info, err := h.Stat()
 	switch {
@@ -212,8 +213,8 @@ func (h *Handle) Open() (*os.File, error) {
 	return h.readable, err
 }
 
-// ReadAll returns the content of the file. It returns an ErrTooLarge if that is
-// longer than limit.
+// ReadAll returns the content of the file. It returns ErrTooLarge if the file has more
+// than limit bytes.
 func (h *Handle) ReadAll(limit int64) ([]byte, error) {
 	f, err := h.Open()
 	if err != nil {
@@ -232,9 +233,9 @@ func (h *Handle) ReadAll(limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// Verify returns an ErrChanged unless the path still leads, without a symbolic
-// link, through the directories that were found to the file that was found, or
-// still to nothing. Missing directories may have been created meanwhile.
+// Verify returns ErrChanged unless the path still leads through the same directories,
+// without a symbolic link, to the same file, or is still missing. Missing directories
+// may have been created.
 func (h *Handle) Verify() error {
 	now, err := h.reacquire()
 	if err != nil {
@@ -244,8 +245,8 @@ func (h *Handle) Verify() error {
 	return nil
 }
 
-// reacquire acquires the target anew and returns an ErrChanged if that is another
-// place than h.
+// reacquire acquires the path again. It returns ErrChanged if the new Handle differs
+// from h. The caller closes the result.
 func (h *Handle) reacquire() (*Handle, error) {
 	now, err := h.resolved.Acquire()
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrNotDirectory) {
@@ -261,7 +262,8 @@ func (h *Handle) reacquire() (*Handle, error) {
 	return now, nil
 }
 
-// differenceFrom returns in what h is another place than it was, or the empty text.
+// differenceFrom returns a text that states how h differs from an earlier Handle of the
+// same path, or an empty text if it does not.
 func (h *Handle) differenceFrom(was *Handle) string {
 	switch {
 	case len(h.dirInfos) < len(was.dirInfos):
@@ -276,9 +278,9 @@ func (h *Handle) differenceFrom(was *Handle) string {
 	return ""
 }
 
-// openAt opens a name in a directory, or a path of one name where the directory
-// is nil. It does not follow a symbolic link: with O_DIRECTORY one is an
-// ErrChanged, and any other file that is no directory an ErrNotDirectory.
+// openAt opens a name in a directory, or an absolute path if dir is nil, without
+// following a symbolic link in its last part. It returns ErrChanged for a symbolic link
+// and ErrNotDirectory for a file that O_DIRECTORY requires to be a directory.
 func openAt(dir *os.File, name string, flags int) (*os.File, error) {
 	at := unix.AT_FDCWD
 	if dir != nil {
@@ -300,17 +302,17 @@ func openAt(dir *os.File, name string, flags int) (*os.File, error) {
 	return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 }
 
+// isLink reports whether a name in a directory is a symbolic link.
 func isLink(at int, name string) bool {
 	var stat unix.Stat_t
 	err := retryInterrupted(func() error { return unix.Fstatat(at, name, &stat, unix.AT_SYMLINK_NOFOLLOW) })
 	return err == nil && stat.Mode&unix.S_IFMT == unix.S_IFLNK
 }
 
-// maxRetries bounds how often a system call is repeated that a signal
-// interrupted.
+// maxRetries bounds how often a system call is repeated after EINTR.
 const maxRetries = 1000
 
-// retryInterrupted calls f again while a signal interrupts it.
+// retryInterrupted repeats f while it returns EINTR.
 func retryInterrupted(f func() error) (err error) {
 	for range maxRetries {
 		if err = f(); err != unix.EINTR {
@@ -320,10 +322,9 @@ func retryInterrupted(f func() error) (err error) {
 	return err
 }
 
-// ReadDir returns the entries of a directory, in the order of their names. An
-// entry that is a symbolic link is what the link leads to; one that leads out of
-// the workspace, or to nothing, is not among them. It returns an ErrTooLarge if
-// there are more than limit entries.
+// ReadDir returns the entries of a directory, sorted by name. A symbolic link is
+// returned as the file that it leads to; a link out of the workspace or to a missing
+// file is omitted. It returns ErrTooLarge if there are more than limit entries.
 func (h *Handle) ReadDir(limit int) ([]fs.FileInfo, error) {
 	tree, err := h.Tree()
 	if err != nil {
@@ -350,7 +351,8 @@ func (h *Handle) ReadDir(limit int) ([]fs.FileInfo, error) {
 	return infos, nil
 }
 
-// entry returns what an entry leads to, under the entry's own name.
+// entry returns the information of an entry, or of the file that it links to, under the
+// name of the entry.
 func (h *Handle) entry(tree *Tree, entry fs.DirEntry) (fs.FileInfo, error) {
 	if entry.Type()&fs.ModeSymlink == 0 {
 		return tree.Lstat(entry.Name())
@@ -379,10 +381,11 @@ func (h *Handle) entry(tree *Tree, entry fs.DirEntry) (fs.FileInfo, error) {
 	return renamedInfo{info, entry.Name()}, nil
 }
 
-// renamedInfo is a file under another name.
+// A renamedInfo is the information of a file under another name.
 type renamedInfo struct {
 	fs.FileInfo
 	name string
 }
 
+// Name returns the other name.
 func (r renamedInfo) Name() string { return r.name }

@@ -9,13 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pathFlags open a file or directory to identify it: nothing is read, no device
-// is touched, and no right to the file is needed.
+// pathFlags open a file or directory to identify it. Nothing is read, and no permission
+// on the file itself is needed.
 const pathFlags = unix.O_PATH
 
-// copyAttributes gives a file the extended attributes of another one, access
-// control lists among them. Attributes of the security and trusted classes are
-// copied where the process has the right to.
+// copyAttributes copies the extended attributes, access control lists among them.
+// Attributes of the security and trusted classes are copied if the process has the
+// privilege. It removes an access control list that the new file inherited and the old
+// file lacks.
 func copyAttributes(to, from *os.File) error {
 	names, err := attributes(from)
 	if err != nil {
@@ -42,8 +43,8 @@ func copyAttributes(to, from *os.File) error {
 	return nil
 }
 
-// attributes returns the names of the extended attributes of a file: none where
-// the file system has none.
+// attributes returns the names of the extended attributes of a file. It returns none on
+// a file system without extended attributes.
 func attributes(f *os.File) ([]string, error) {
 	const limit = 64 << 10 // the kernel's limit of a list
 	list := make([]byte, limit)
@@ -63,6 +64,7 @@ func attributes(f *os.File) ([]string, error) {
 	return names, nil
 }
 
+// attribute returns the value of an extended attribute.
 func attribute(f *os.File, name string) ([]byte, error) {
 	const limit = 64 << 10 // the kernel's limit of a value
 	value := make([]byte, limit)

@@ -13,12 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Tree is an open directory. Files below it are reached by their path from
-// there, with slashes, and never through a symbolic link. It is used by several
-// goroutines at once and closed by the caller.
+// A Tree is an open directory. It opens files below it by relative paths with slashes
+// and never follows a symbolic link. It is safe for concurrent use. The caller closes
+// it.
 type Tree struct{ dir *os.File }
 
-// Tree returns the directory that was found.
+// Tree returns the opened directory as a Tree, which the caller closes. It returns an
+// error for a file.
 func (h *Handle) Tree() (*Tree, error) {
 	info, err := h.Stat()
 	if err != nil {
@@ -34,10 +35,10 @@ func (h *Handle) Tree() (*Tree, error) {
 	return &Tree{dir}, nil
 }
 
-// Close lets go of the directory.
+// Close closes the directory.
 func (t *Tree) Close() error { return t.dir.Close() }
 
-// openParent returns the directory that a path lies in, opened.
+// openParent opens the directory that contains name.
 func (t *Tree) openParent(name string) (*os.File, error) {
 	dir, err := openAt(t.dir, ".", pathFlags|unix.O_DIRECTORY)
 	for _, part := range splitPath(path.Dir(name)) {
@@ -51,7 +52,8 @@ func (t *Tree) openParent(name string) (*os.File, error) {
 	return dir, err
 }
 
-// open opens a path.
+// open opens name with the given flags. It returns fs.ErrInvalid for a path that is not
+// valid in the sense of fs.ValidPath.
 func (t *Tree) open(name string, flags int) (*os.File, error) {
 	if !fs.ValidPath(name) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
@@ -64,7 +66,7 @@ func (t *Tree) open(name string, flags int) (*os.File, error) {
 	return openAt(dir, path.Base(name), flags)
 }
 
-// Lstat returns what is at a path, which may be a symbolic link.
+// Lstat returns the information of name, which may be a symbolic link.
 func (t *Tree) Lstat(name string) (fs.FileInfo, error) {
 	f, err := t.open(name, pathFlags)
 	if err != nil {
@@ -78,8 +80,9 @@ func (t *Tree) Lstat(name string) (fs.FileInfo, error) {
 	return renamedInfo{info, path.Base(name)}, nil
 }
 
-// Open opens a file for reading. It returns an ErrNotRegular if the path is
-// anything but a regular file, and does not wait for the other end of a pipe.
+// Open opens a regular file for reading. It returns ErrNotRegular for any other file,
+// and ErrChanged if the file was replaced while it was opened. It does not wait for the
+// writer of a pipe. The caller closes the file.
 func (t *Tree) Open(name string) (*os.File, error) {
 	if !fs.ValidPath(name) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
@@ -117,11 +120,11 @@ func (t *Tree) Open(name string) (*os.File, error) {
 	return f, nil
 }
 
-// readDirBatch is how many entries of a directory are read at once.
+// readDirBatch is the number of directory entries that are read at once.
 const readDirBatch = 1024
 
-// Entries yields the entries of a directory, in the order in which the system
-// has them. An error is the last thing it yields.
+// Entries yields the entries of a directory in the order of the file system. It yields
+// an error last.
 func (t *Tree) Entries(name string) iter.Seq2[fs.DirEntry, error] {
 	return func(yield func(fs.DirEntry, error) bool) {
 		dir, err := t.openDir(name)
@@ -148,9 +151,9 @@ func (t *Tree) Entries(name string) iter.Seq2[fs.DirEntry, error] {
 	}
 }
 
-// openDir opens a directory for reading its entries. Its name is one by which
-// the system finds it: where a file system does not say what kind an entry is,
-// package os looks below that name.
+// openDir opens a directory for reading its entries. Its name is a path under /dev/fd,
+// because package os calls lstat below that name for entries whose type the file system
+// does not report.
 func (t *Tree) openDir(name string) (*os.File, error) {
 	dir, err := t.open(name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {

@@ -22,14 +22,16 @@ var (
 	ErrTooLarge       = errors.New("the file is too large")
 )
 
-// A Root is a directory under which files are reached. Open makes one.
+// A Root is an open directory below which files are reached. It is safe for concurrent
+// use. The caller closes it.
 type Root struct {
 	dir   *os.File
-	path  string // of dir, canonical
-	locks pathLocks
+	path  string    // canonical path of dir
+	locks pathLocks // one for each path that is being written
 }
 
-// Open returns the Root of a directory. The caller closes it.
+// Open opens a directory as a Root. It follows symbolic links in dir. The caller closes
+// the Root.
 func Open(dir string) (*Root, error) {
 	canonical, err := filepath.Abs(dir)
 	if err == nil {
@@ -45,14 +47,14 @@ func Open(dir string) (*Root, error) {
 	return &Root{dir: f, path: canonical}, nil
 }
 
-// Close frees the directory. Targets in it can no longer be used.
+// Close closes the directory. Paths and handles of the Root cannot be used afterwards.
 func (r *Root) Close() error { return r.dir.Close() }
 
-// Path returns the canonical path of the directory.
+// Path returns the canonical absolute path of the directory.
 func (r *Root) Path() string { return r.path }
 
-// A ResolvedPath is a place in the file system, whether or not there is anything. It
-// comes from [Root.Resolve]. The zero Target is not valid.
+// A ResolvedPath is a canonical path in the file system, which need not exist.
+// [Root.Resolve] makes it. The zero ResolvedPath is invalid.
 type ResolvedPath struct {
 	root *Root
 	// Path is the canonical absolute path.
@@ -66,8 +68,11 @@ type ResolvedPath struct {
 	External string
 }
 
-// Resolve returns the target of a path that a model wrote. There need not be
-// anything at it.
+// Resolve returns the canonical path for a path that a model wrote. A relative path
+// starts at the root. Symbolic links are followed, and the file need not exist. It
+// returns ErrBadPath for an empty path or one with a NUL, ErrRelativeEscape if .. leads
+// out of the root, ErrLocationEscape if a symbolic link under the root leads out of it,
+// and ErrNotDirectory if a file is used as a directory.
 func (r *Root) Resolve(path string) (ResolvedPath, error) {
 	if path == "" || strings.ContainsRune(path, 0) {
 		return ResolvedPath{}, fmt.Errorf("resolve %q: %w: give a path in the workspace or an absolute one", path, ErrBadPath)
@@ -97,7 +102,8 @@ func within(dir, path string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// relativeTo returns a path within dir as seen from there, with slashes.
+// relativeTo returns a path within dir relative to dir, with slashes, or "." for dir
+// itself.
 func relativeTo(dir, path string) string {
 	rest := strings.TrimPrefix(strings.TrimPrefix(path, strings.TrimSuffix(dir, "/")), "/")
 	if rest == "" {
@@ -106,17 +112,18 @@ func relativeTo(dir, path string) string {
 	return rest
 }
 
-// A realPath is where a path leads.
+// A realPath is a path after every symbolic link was followed.
 type realPath struct {
-	path      string // without symbolic links
-	directory string // the deepest directory on it that exists
+	path      string // without symbolic links; need not exist
+	directory string // the deepest existing directory on the path
 }
 
-// maxLinks is how many symbolic links are followed on one path.
+// maxLinks is the maximum number of symbolic links on one path.
 const maxLinks = 255
 
-// followLinks follows every symbolic link of a clean absolute path, also one
-// that leads to nothing: whoever creates a file there creates it at the end.
+// followLinks follows every symbolic link of a clean absolute path. It also follows a
+// link to a missing file, because a file that is created through the link is created at
+// its end.
 func followLinks(path string) (realPath, error) {
 	at := realPath{path: "/", directory: "/"}
 	parts, links := splitPath(path), 0
@@ -159,7 +166,8 @@ func followLinks(path string) (realPath, error) {
 	return at, nil
 }
 
-// splitPath returns the parts of a path. It keeps .. as a link may lead through it.
+// splitPath returns the parts of a path without empty parts and ".". It keeps "..",
+// which a symbolic link can contain.
 func splitPath(path string) []string {
 	parts := strings.Split(path, "/")
 	kept := parts[:0]

@@ -13,12 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Write gives the file the content that make returns, and creates the file and
-// the directories above it where they do not exist. It calls make once, with at
-// most the first peek bytes of the file, or nil where there is none. It reports
-// whether the file existed. It returns an ErrChanged, and writes nothing, if the
-// path leads elsewhere than when h was acquired, or if the file was written
-// meanwhile.
+// Write replaces the content of the file by the result of make, or creates the file
+// and its missing directories. It calls make once with at most the first peek bytes of
+// the file, or with nil for a new file. It reports whether the file existed. It returns
+// ErrChanged and writes nothing if the path leads to another file than at Acquire, or if
+// the size or the modification time changed since.
 func (h *Handle) Write(peek int, make func(before []byte) []byte) (existed bool, err error) {
 	defer h.resolved.root.locks.acquire(h.resolved.Path)()
 	now, err := h.reacquire()
@@ -32,9 +31,9 @@ func (h *Handle) Write(peek int, make func(before []byte) []byte) (existed bool,
 	return now.write(peek, make)
 }
 
-// Replace gives the file the content after if its content is exactly before.
-// Else it changes nothing and returns an ErrChanged, also if the path leads
-// elsewhere than when h was acquired.
+// Replace writes after if the content of the file is exactly before. Otherwise it
+// returns ErrChanged and writes nothing, also if the path leads to another file than at
+// Acquire.
 func (h *Handle) Replace(before, after []byte) error {
 	defer h.resolved.root.locks.acquire(h.resolved.Path)()
 	now, err := h.reacquire()
@@ -45,6 +44,7 @@ func (h *Handle) Replace(before, after []byte) error {
 	return now.replace(before, after)
 }
 
+// write is Write after the checks. The caller holds the lock of the path.
 func (h *Handle) write(peek int, make func(before []byte) []byte) (existed bool, err error) {
 	if h.info == nil {
 		if err := h.mkdirs(); err != nil {
@@ -60,6 +60,7 @@ func (h *Handle) write(peek int, make func(before []byte) []byte) (existed bool,
 	return true, h.writeContent(f, make(before))
 }
 
+// replace is Replace after the checks. The caller holds the lock of the path.
 func (h *Handle) replace(before, after []byte) error {
 	if h.info == nil {
 		return fmt.Errorf("replace %s: %w: it does not exist", h.resolved.Resource, ErrChanged)
@@ -75,6 +76,8 @@ func (h *Handle) replace(before, after []byte) error {
 	return h.writeContent(f, after)
 }
 
+// remove removes the file, which must be regular, and reports whether it existed. The
+// caller holds the lock of the path.
 func (h *Handle) remove() (existed bool, err error) {
 	if h.info == nil {
 		return false, nil
@@ -85,12 +88,12 @@ func (h *Handle) remove() (existed bool, err error) {
 	return true, unix.Unlinkat(int(h.dir.Fd()), h.name(), 0)
 }
 
-// name returns the name of the target in its directory.
+// name returns the last part of the path.
 func (h *Handle) name() string { return path.Base(h.resolved.Path) }
 
-// openForWrite opens a regular file for reading and writing, and returns its first
-// bytes. A file that may not be written is an error: to replace it would get
-// round its mode.
+// openForWrite opens a regular file for reading and writing, and returns its first limit
+// bytes. It needs the write permission of the file, because replacing a read-only file
+// would circumvent its mode.
 func (h *Handle) openForWrite(limit int64) (*os.File, []byte, error) {
 	if !h.info.Mode().IsRegular() {
 		return nil, nil, fmt.Errorf("open %s: %w: %s", h.resolved.Resource, ErrNotRegular, h.info.Mode().Type())
@@ -107,8 +110,8 @@ func (h *Handle) openForWrite(limit int64) (*os.File, []byte, error) {
 	return f, data, nil
 }
 
-// mkdirs creates the missing directories, and goes on in those that somebody
-// else created meanwhile.
+// mkdirs creates the missing directories and makes each durable. It continues in a
+// directory that another process created in the meantime.
 func (h *Handle) mkdirs() error {
 	for len(h.missing) > 0 {
 		name := h.missing[0]
@@ -131,14 +134,13 @@ func (h *Handle) mkdirs() error {
 	return nil
 }
 
-// errCannotReplace says that a new file cannot be made to be what the file in its place
-// is: with its owner and attributes, in its directory.
+// errCannotReplace says that a new file cannot be put in the place of the old one with
+// its owner, mode and attributes, so the old file must be overwritten.
 var errCannotReplace = errors.New("a new file cannot take the place of this one")
 
-// writeContent gives a file its content; a nil file is one to create. A file is replaced
-// by a new one at once, with the owner, the mode and the attributes of the old
-// one. Where that cannot be, or where the file has other names, which would
-// keep the old content, the file itself is written.
+// writeContent writes the content of the file; old is nil for a new file. It replaces
+// the file atomically by a new one with the same owner, mode and attributes. If that is
+// impossible, or the file has several hard links, it overwrites the file in place.
 func (h *Handle) writeContent(old *os.File, content []byte) error {
 	if old == nil {
 		return h.writeAndRename(nil, content)
@@ -155,8 +157,8 @@ func (h *Handle) writeContent(old *os.File, content []byte) error {
 	return overwrite(old, stat, content)
 }
 
-// writeAndRename writes content to a new file in the directory and moves it to the place
-// of the target.
+// writeAndRename writes content to a temporary file in the directory, renames it to the
+// path and makes the directory durable. It removes the temporary file after an error.
 func (h *Handle) writeAndRename(old *os.File, content []byte) error {
 	dir := int(h.dir.Fd())
 	temp, f, err := h.createTemp(old)
@@ -174,7 +176,9 @@ func (h *Handle) writeAndRename(old *os.File, content []byte) error {
 	return syncDir(h.dir)
 }
 
-// installTemp moves a new file to the target. One that did not exist must still not.
+// installTemp renames the temporary file to the path. Without replace the path must
+// still be missing: it uses a hard link, which fails with ErrChanged if the path exists,
+// and falls back to a rename on file systems without hard links.
 func (h *Handle) installTemp(dir int, temp string, replace bool) error {
 	if !replace {
 		err := retryInterrupted(func() error { return unix.Linkat(dir, temp, dir, h.name(), 0) })
@@ -194,7 +198,8 @@ func (h *Handle) installTemp(dir int, temp string, replace bool) error {
 	return nil
 }
 
-// asCannotReplace marks an error for which a file that exists can still be written itself.
+// asCannotReplace wraps err in errCannotReplace if exists is true and overwriting the
+// file in place can still succeed.
 func asCannotReplace(exists bool, err error) error {
 	for _, cause := range []error{unix.EPERM, unix.EACCES, unix.EBUSY, unix.ENOTSUP, unix.EINVAL} {
 		if exists && errors.Is(err, cause) {
@@ -204,8 +209,8 @@ func asCannotReplace(exists bool, err error) error {
 	return err
 }
 
-// fillTemp gives a new file its content and, of the file that it replaces, the
-// owner, the mode and the attributes.
+// fillTemp writes content to f, copies the owner, mode and attributes of old if that is
+// not nil, makes f durable and closes it.
 func fillTemp(f, old *os.File, content []byte) error {
 	_, err := f.Write(content)
 	if err == nil && old != nil {
@@ -217,8 +222,9 @@ func fillTemp(f, old *os.File, content []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// copyOwnerAndMode gives a file the owner, the attributes and the mode of another one.
-// The mode comes last, as a change of the owner clears a part of it.
+// copyOwnerAndMode gives a file the owner, the extended attributes and the mode of
+// another one. The mode comes last, because a change of the owner clears setuid and
+// setgid.
 func copyOwnerAndMode(f, old *os.File) error {
 	var was, is unix.Stat_t
 	err := errors.Join(unix.Fstat(int(old.Fd()), &was), unix.Fstat(int(f.Fd()), &is))
@@ -234,12 +240,12 @@ func copyOwnerAndMode(f, old *os.File) error {
 	return err
 }
 
-// modeBits are the permissions, setuid, setgid and sticky.
+// modeBits are the permission bits with setuid, setgid and sticky.
 const modeBits = 0o7777
 
-// overwrite writes a file itself. A file that grows is extended first, so that
-// one on a full disk keeps its content. The system clears setuid and setgid of
-// a file that is written; they are set again.
+// overwrite writes content over a file in place. It writes the part behind the old end
+// first, so that a full disk leaves the old content. The kernel clears setuid and setgid
+// on a write; overwrite restores them.
 func overwrite(f *os.File, was unix.Stat_t, content []byte) error {
 	size := min(was.Size, int64(len(content)))
 	if _, err := f.WriteAt(content[size:], size); err != nil {
@@ -262,11 +268,12 @@ func overwrite(f *os.File, was unix.Stat_t, content []byte) error {
 	return f.Sync()
 }
 
-// maxTempFiles is how many files of crashes are passed over.
+// maxTempFiles is the number of temporary file names that are tried. Crashes leave such
+// files behind.
 const maxTempFiles = 10_000
 
-// createTemp makes a file that did not exist, beside the target. Nobody else may
-// read the one that replaces a file before it has the mode of that.
+// createTemp creates a temporary file in the directory and returns its name. A file that
+// replaces another one is readable by its owner only until it has the mode of that file.
 func (h *Handle) createTemp(old *os.File) (string, *os.File, error) {
 	mode := uint32(0o666)
 	if old != nil {
@@ -289,7 +296,7 @@ func (h *Handle) createTemp(old *os.File) (string, *os.File, error) {
 	return "", nil, fmt.Errorf("create a file beside %s: %d files .ledger-write-N are left there by crashes: remove them", h.resolved.Resource, maxTempFiles)
 }
 
-// syncDir makes the entries of a directory durable, where the file system can.
+// syncDir makes the entries of a directory durable, on file systems that support it.
 func syncDir(dir *os.File) error {
 	d, err := openAt(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY)
 	if errors.Is(err, fs.ErrPermission) { // it may be written and not be read
@@ -305,7 +312,7 @@ func syncDir(dir *os.File) error {
 	return nil
 }
 
-// pathLocks holds one lock for each path that is being written. The zero locks is
+// pathLocks holds one lock for each path that is being written. The zero pathLocks is
 // ready for use.
 type pathLocks struct {
 	mu struct {
@@ -314,12 +321,13 @@ type pathLocks struct {
 	}
 }
 
+// A pathLock is the lock of one path.
 type pathLock struct {
 	sync.Mutex
-	users int // who hold it or wait for it; guarded by locks.mu
+	users int // goroutines that hold it or wait for it; guarded by pathLocks.mu
 }
 
-// acquire waits for the lock of a path and returns how to let go of it.
+// acquire waits for the lock of a path and returns the function that releases it.
 func (ls *pathLocks) acquire(path string) (release func()) {
 	ls.mu.Lock()
 	l := ls.mu.held[path]

@@ -23,22 +23,24 @@ var (
 	ErrExhausted = errors.New("the trajectory is over")
 )
 
-// A Script is a trajectory to be spoken again. [Parse] makes one.
+// A Script is a recorded trajectory whose replies are replayed in place of a model.
+// [Parse] makes it. It is immutable and safe for concurrent use.
 type Script struct {
-	agent           string
-	model           string
-	replies         []reply
-	trailingPrompts []string // prompts behind the last reply
+	agent           string   // name of the agent; may be empty
+	model           string   // model of the trajectory; may be empty
+	replies         []reply  // in the order of the document
+	trailingPrompts []string // prompts after the last reply
 }
 
-// A reply is one message of the agent, and the prompts that come before it.
+// A reply is one message of the agent with the prompts before it.
 type reply struct {
-	prompts []string
+	prompts []string // messages of the user before this reply
 	text    string
-	model   string
-	calls   []domain.Call
+	model   string        // model of this step; may be empty
+	calls   []domain.Call // in the order of the document
 }
 
+// An atifDocument is the JSON form of an ATIF document. Other members are ignored.
 type atifDocument struct {
 	Schema string `json:"schema_version"`
 	Agent  struct {
@@ -48,6 +50,7 @@ type atifDocument struct {
 	Steps []stepWire `json:"steps"`
 }
 
+// A stepWire is the JSON form of a step: a message of the user, the agent or the system.
 type stepWire struct {
 	Source  string          `json:"source"`
 	Message json.RawMessage `json:"message"`
@@ -55,18 +58,21 @@ type stepWire struct {
 	Calls   []toolCallWire  `json:"tool_calls"`
 }
 
+// A toolCallWire is the JSON form of a call in a step of the agent. A nil ID or Name is
+// a missing member.
 type toolCallWire struct {
 	ID        *string         `json:"tool_call_id"`
 	Name      *string         `json:"function_name"`
 	Arguments json.RawMessage `json:"arguments"`
 }
 
-// schemaPattern are the versions that are read.
+// schemaPattern matches the schema versions that Parse accepts.
 var schemaPattern = regexp.MustCompile(`^ATIF-v1\.[0-9]+$`)
 
-// Parse reads an ATIF 1.x document. The name stands in errors only. It returns
-// an ErrNotATIF that says what is wrong, and where, for a document that is not
-// one; for one without a reply; and for calls without an ID or a name.
+// Parse reads an ATIF 1.x document from r. name is used in error texts only. It returns
+// an ErrNotATIF that states every fault with its step or line: for invalid JSON, another
+// schema version, a document without a reply, and calls without an ID or a name. It
+// returns an error of r unchanged in the chain.
 func Parse(name string, r io.Reader) (*Script, error) {
 	data, err := io.ReadAll(r)
 	if err != nil {
@@ -90,7 +96,8 @@ func Parse(name string, r io.Reader) (*Script, error) {
 	return s, nil
 }
 
-// locate says in which line of a document an error of encoding/json is.
+// locate returns the text of an error of encoding/json with the line of the document, if
+// the error has an offset.
 func locate(data []byte, err error) string {
 	offset := int64(-1)
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
@@ -108,8 +115,8 @@ func locate(data []byte, err error) string {
 	return fmt.Sprintf("line %d: %s", 1+strings.Count(string(data[:offset]), "\n"), what)
 }
 
-// addSteps turns steps into replies. Steps of the system are not spoken. A reply
-// without calls that another follows at once is one with it.
+// addSteps converts steps into replies and joins the errors of all invalid steps. Steps
+// of the system are skipped.
 func (s *Script) addSteps(steps []stepWire) error {
 	var faults []error
 	var prompts []string
@@ -137,6 +144,9 @@ func (s *Script) addSteps(steps []stepWire) error {
 	return errors.Join(faults...)
 }
 
+// addReply appends a reply. If no prompt and no call lies between it and the previous
+// reply, it merges both into one, because a session would stop after a reply without
+// calls.
 func (s *Script) addReply(r reply) {
 	if n := len(s.replies); n > 0 && len(r.prompts) == 0 && len(s.replies[n-1].calls) == 0 {
 		last := &s.replies[n-1]
@@ -147,6 +157,8 @@ func (s *Script) addReply(r reply) {
 	s.replies = append(s.replies, r)
 }
 
+// domainCalls returns the calls of a step. It joins an error for each call without an ID
+// or a name, and for an ID that occurs twice.
 func (step stepWire) domainCalls() ([]domain.Call, error) {
 	var faults []error
 	seen := map[string]bool{}
@@ -167,8 +179,8 @@ func (step stepWire) domainCalls() ([]domain.Call, error) {
 	return calls, errors.Join(faults...)
 }
 
-// messageText returns a message: a string, or the text parts of an array. One that is
-// not there is empty.
+// messageText returns the text of a message: a string, or the text parts of an array of
+// parts. A missing message is empty.
 func messageText(message json.RawMessage) (string, error) {
 	var s string
 	if len(message) == 0 || json.Unmarshal(message, &s) == nil {
@@ -190,18 +202,17 @@ func messageText(message json.RawMessage) (string, error) {
 	return b.String(), nil
 }
 
-// Agent returns the name that the document gives its agent.
+// Agent returns the name of the agent in the document; it may be empty.
 func (s *Script) Agent() string { return s.agent }
 
-// Model returns the model that the document names; it may be empty.
+// Model returns the model in the document; it may be empty.
 func (s *Script) Model() string { return s.model }
 
-// Len returns how many replies there are.
+// Len returns the number of replies.
 func (s *Script) Len() int { return len(s.replies) }
 
-// Prompts returns the messages of the user that come before reply n, from 0:
-// none where the agent goes on by itself. Before the reply behind the last come
-// those that the trajectory has no reply to.
+// Prompts returns the messages of the user before reply n, counted from 0. For n equal
+// to Len it returns the prompts after the last reply, and for a larger n none.
 func (s *Script) Prompts(n int) []string {
 	switch {
 	case n < len(s.replies):
@@ -212,8 +223,8 @@ func (s *Script) Prompts(n int) []string {
 	return nil
 }
 
-// CountReplies returns how many replies a session holds: the number of the reply
-// that comes next.
+// CountReplies returns the number of replies in a session, which is the index of the
+// next reply of a Script.
 func CountReplies(c *conversation.State) int {
 	n := 0
 	for _, m := range c.Messages {
@@ -224,7 +235,10 @@ func CountReplies(c *conversation.State) int {
 	return n
 }
 
-// Reply gives the next reply of the trajectory, or ErrOver.
+// Reply yields the next reply of the trajectory: its text, its calls and the end. The
+// index of the reply is the number of replies in the conversation. It yields
+// ErrExhausted if the trajectory has no further reply, and the cause of ctx if that has
+// ended.
 func (s *Script) Reply(ctx context.Context, turn runner.Turn) iter.Seq2[runner.Part, error] {
 	return func(yield func(runner.Part, error) bool) {
 		n := CountReplies(turn.Conversation)

@@ -2,10 +2,7 @@ package workspace
 
 import "io/fs"
 
-// The methods of a Target acquire a Handle, use it and close it. Where somebody
-// is asked in between, acquire the Handle first.
-
-// Stat returns what there is at the target.
+// Stat returns the information of the file, as [Handle.Stat] does.
 func (t ResolvedPath) Stat() (fs.FileInfo, error) {
 	h, err := t.Acquire()
 	if err != nil {
@@ -15,9 +12,9 @@ func (t ResolvedPath) Stat() (fs.FileInfo, error) {
 	return h.Stat()
 }
 
-// ReadAll returns the content of the target. It returns an ErrTooLarge if that
-// is longer than limit, and an ErrNotRegular if it is anything but a regular
-// file. It does not wait for the other end of a pipe.
+// ReadAll returns the content of the file. It returns ErrTooLarge if the file has more
+// than limit bytes, and ErrNotRegular for anything but a regular file. It does not wait
+// for the writer of a pipe.
 func (t ResolvedPath) ReadAll(limit int64) ([]byte, error) {
 	h, err := t.Acquire()
 	if err != nil {
@@ -27,8 +24,8 @@ func (t ResolvedPath) ReadAll(limit int64) ([]byte, error) {
 	return h.ReadAll(limit)
 }
 
-// Write is the Write of a Handle that is acquired when it is the target's turn
-// to be written.
+// Write waits for other writes to the path, acquires a Handle and writes as
+// [Handle.Write] does.
 func (t ResolvedPath) Write(peek int, make func(before []byte) []byte) (existed bool, err error) {
 	defer t.root.locks.acquire(t.Path)()
 	h, err := t.Acquire()
@@ -39,8 +36,8 @@ func (t ResolvedPath) Write(peek int, make func(before []byte) []byte) (existed 
 	return h.write(peek, make)
 }
 
-// Replace is the Replace of a Handle that is acquired when it is the target's
-// turn to be written.
+// Replace waits for other writes to the path, acquires a Handle and replaces as
+// [Handle.Replace] does.
 func (t ResolvedPath) Replace(before, after []byte) error {
 	defer t.root.locks.acquire(t.Path)()
 	h, err := t.Acquire()
@@ -51,7 +48,8 @@ func (t ResolvedPath) Replace(before, after []byte) error {
 	return h.replace(before, after)
 }
 
-// Remove removes the target, a file, and reports whether it existed.
+// Remove removes the file and reports whether it existed. It returns ErrNotRegular for
+// anything but a regular file.
 func (t ResolvedPath) Remove() (existed bool, err error) {
 	defer t.root.locks.acquire(t.Path)()
 	h, err := t.Acquire()
