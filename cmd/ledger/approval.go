@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/sessions"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
@@ -88,7 +89,7 @@ func (a *app) listApprovals(ctx context.Context, s *stores.Store, location strin
 		return err
 	}
 	if location != "" {
-		if location, err = located("location", location); err != nil {
+		if location, err = query.AbsoluteLocation("location", location); err != nil {
 			return err
 		}
 	}
@@ -129,7 +130,7 @@ an ID as ledger approval ls prints it, shortened or not; all patterns that one
 answer saved are revoked together. That is recorded, with the user who did it. A
 session that runs in another process goes by the approvals it began with.`,
 		Example: "  ledger approval revoke per_…4K2P9Q\n  ledger approval revoke @last --reason \"too wide\"",
-		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: a.completeApprovals,
+		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: a.complete(query.ApprovalWords),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.revokeApprovals(cmd.Context(), args, reason)
 		},
@@ -143,13 +144,13 @@ session that runs in another process goes by the approvals it began with.`,
 func (a *app) revokeApprovals(ctx context.Context, ids []string, reason string) error {
 	// Check the arguments before this process puts itself on record in the store.
 	if err := a.Read(ctx, func(s *stores.Store) error {
-		_, err := a.approvalsNamed(ctx, s, ids)
+		_, err := query.Approvals(ctx, s, ids)
 		return err
 	}); err != nil {
 		return err
 	}
 	return a.launcher().With(ctx, a.Open, func(p *sessions.ActiveProcess) error {
-		found, err := a.approvalsNamed(ctx, p.Store, ids)
+		found, err := query.Approvals(ctx, p.Store, ids)
 		if err != nil {
 			return err
 		}
@@ -163,58 +164,6 @@ func (a *app) revokeApprovals(ctx context.Context, ids []string, reason string) 
 			}
 		})
 	})
-}
-
-// approvalsNamed resolves IDs to saved approvals. It returns all patterns of each ID, each
-// pattern once, in the order of the log.
-func (a *app) approvalsNamed(ctx context.Context, s *stores.Store, ids []string) ([]engine.SavedApproval, error) {
-	state, err := stores.Current(ctx, s, engine.Approvals())
-	if err != nil {
-		return nil, err
-	}
-	named := map[domain.PermissionID]bool{}
-	for _, id := range ids {
-		permission, err := pick("approval", id, approvalCandidates(state))
-		if err != nil {
-			return nil, err
-		}
-		named[permission] = true
-	}
-	var found []engine.SavedApproval
-	for _, saved := range state.Saved {
-		if named[saved.Permission] {
-			found = append(found, saved)
-		}
-	}
-	return found, nil
-}
-
-// approvalCandidates returns one candidate for each answer that saved approvals, in the
-// order of the log. The description of a candidate lists all patterns of the answer.
-func approvalCandidates(s *engine.SavedApprovals) []candidate[domain.PermissionID] {
-	var all []candidate[domain.PermissionID]
-	at := map[domain.PermissionID]int{}
-	for _, saved := range s.Saved {
-		what := saved.Action + " " + saved.Resource
-		if i, ok := at[saved.Permission]; ok {
-			all[i].what = render.OneLine(all[i].what+", "+what, render.TextWidth)
-			continue
-		}
-		at[saved.Permission] = len(all)
-		all = append(all, candidate[domain.PermissionID]{saved.Permission, []string{saved.Permission.String()}, render.OneLine(what, render.TextWidth)})
-	}
-	return all
-}
-
-// completeApprovals completes an approval ID, for the shell.
-func (a *app) completeApprovals(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	return a.completing(func(ctx context.Context, s *stores.Store) ([]string, error) {
-		state, err := stores.Current(ctx, s, engine.Approvals())
-		if err != nil {
-			return nil, err
-		}
-		return append(described(approvalCandidates(state)), lastWord), nil
-	})(cmd, args, typed)
 }
 
 // osUser returns the name of the OS user of this process, "uid N" for a user without a name,

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
@@ -22,13 +23,13 @@ func (a *app) callCommand() *cobra.Command {
 // A callFilter selects the calls of call ls that match all of its fields. The zero
 // callFilter selects every call.
 type callFilter struct {
-	session  string   // an ID, shortened or not; empty: all sessions
-	tool     string   // empty: all tools
-	outcomes []string // of outcomeWords; empty: all outcomes
-	open     bool     // only calls without a settlement
-	when     period   // in which the model asked for the call
-	limit    int      // the number of calls, from the end of the log; 0: no limit
-	full     bool     // rows have whole inputs; selects nothing
+	session  string       // an ID, shortened or not; empty: all sessions
+	tool     string       // empty: all tools
+	outcomes []string     // of outcomeWords; empty: all outcomes
+	open     bool         // only calls without a settlement
+	when     query.Period // in which the model asked for the call
+	limit    int          // the number of calls, from the end of the log; 0: no limit
+	full     bool         // rows have whole inputs; selects nothing
 }
 
 // callList returns the command call ls.
@@ -47,11 +48,11 @@ func (a *app) callList() *cobra.Command {
 	flags.StringVar(&filter.tool, "tool", "", "only those of this tool")
 	flags.StringSliceVar(&filter.outcomes, "outcome", nil, "only those that ended so: "+strings.Join(outcomeWords(), ", "))
 	flags.BoolVar(&filter.open, "open", false, "only those without an end")
-	filter.when.flags(cmd, "those asked for")
+	filter.when.AddFlags(cmd, "those asked for")
 	flags.IntVar(&filter.limit, "limit", 0, "only so many, the last ones (0: all)")
 	fullFlag(cmd, &filter.full)
-	must(cmd.RegisterFlagCompletionFunc("session", a.completeSessions))
-	must(cmd.RegisterFlagCompletionFunc("tool", a.completeTools))
+	must(cmd.RegisterFlagCompletionFunc("session", a.complete(query.SessionWords)))
+	must(cmd.RegisterFlagCompletionFunc("tool", a.complete(query.ToolWords)))
 	must(cmd.RegisterFlagCompletionFunc("outcome", cobra.FixedCompletions(outcomeWords(), cobra.ShellCompDirectiveNoFileComp)))
 	return cmd
 }
@@ -80,7 +81,7 @@ func (f callFilter) check() error {
 func (f callFilter) takes(c calls.Call, session domain.SessionID) bool {
 	word := render.OutcomeOf(c)
 	return (session.IsZero() || c.Session == session) && (f.tool == "" || c.Tool == f.tool) &&
-		(len(f.outcomes) == 0 || slices.Contains(f.outcomes, word)) && (!f.open || word == render.OpenOutcome) && f.when.holds(c.Asked)
+		(len(f.outcomes) == 0 || slices.Contains(f.outcomes, word)) && (!f.open || word == render.OpenOutcome) && f.when.Contains(c.Asked)
 }
 
 // listCalls prints the calls that filter selects, in the order of the log. An unknown session,
@@ -89,7 +90,7 @@ func (a *app) listCalls(ctx context.Context, s *stores.Store, filter callFilter)
 	if err := filter.check(); err != nil {
 		return err
 	}
-	if err := filter.when.resolve(a); err != nil {
+	if err := filter.when.Resolve(a.Printer); err != nil {
 		return err
 	}
 	state, err := stores.Current(ctx, s, calls.Projection())
@@ -98,18 +99,18 @@ func (a *app) listCalls(ctx context.Context, s *stores.Store, filter callFilter)
 	}
 	var session calls.Session
 	if filter.session != "" {
-		if session, err = pickSession(state, filter.session); err != nil {
+		if session, err = query.Session(state, filter.session); err != nil {
 			return err
 		}
 	}
-	if err := checkTool(ctx, s, state, filter.tool); err != nil {
+	if err := query.CheckTool(ctx, s, state, filter.tool); err != nil {
 		return err
 	}
 	all := slices.DeleteFunc(state.Calls(), func(c calls.Call) bool { return !filter.takes(c, session.ID) })
-	if all, err = latest(all, filter.limit); err != nil {
+	if all, err = query.LastN(all, filter.limit); err != nil {
 		return err
 	}
-	asked, err := askedCalls(ctx, s, all)
+	asked, err := query.CallsWithInputs(ctx, s, all)
 	if err != nil {
 		return err
 	}
@@ -118,11 +119,11 @@ func (a *app) listCalls(ctx context.Context, s *stores.Store, filter callFilter)
 
 // callTable returns a table of calls. If full is set, the table has whole inputs and is not fitted
 // to the terminal.
-func (a *app) callTable(all []askedCall, full bool) render.Table {
+func (a *app) callTable(all []query.CallWithInput, full bool) render.Table {
 	t := render.Table{Head: []string{"CALL", "~TOOL", "OUTCOME", "SESSION", "ASKED", "?>TOOK", "~INPUT", "~TEXT"}, Empty: "No calls.", Unlimited: full}
 	for _, c := range all {
 		t.Add(render.ShortCallID(c.ID), render.OneLine(c.Tool, 30), a.Outcome(render.OutcomeOf(c.Call)), render.ShortID(c.Session), a.ShortTime(c.Asked), render.Took(c.Call),
-			inputText(c.input, full), render.OneLine(c.Preview, render.TextWidth))
+			inputText(c.Input, full), render.OneLine(c.Preview, render.TextWidth))
 	}
 	return t
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
@@ -20,9 +21,9 @@ func (a *app) callShow() *cobra.Command {
 MESSAGE/CALL where that id came in several messages, or the event of its
 settlement; shortened or not.`,
 		Example: "  ledger call show @last\n  ledger call show toolu_01A\n  ledger call show msg_…4K2P9Q/call_1 -o json",
-		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.completeCalls,
+		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.complete(query.CallWords),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.Read(cmd.Context(), func(s *stores.Store) error { return a.showCall(cmd.Context(), s, orLast(args)) })
+			return a.Read(cmd.Context(), func(s *stores.Store) error { return a.showCall(cmd.Context(), s, query.OrLast(args)) })
 		},
 	}
 }
@@ -119,12 +120,12 @@ func (a *app) showCall(ctx context.Context, s *stores.Store, id string) error {
 	if err != nil {
 		return err
 	}
-	c, err := callOf(state, id)
+	c, err := query.Call(state, id)
 	if err != nil {
 		return err
 	}
 	d := callDetail{
-		callRow: rowOf(askedCall{Call: c}, true), known: c, Process: render.OrNull(c.Process),
+		callRow: rowOf(query.CallWithInput{Call: c}, true), known: c, Process: render.OrNull(c.Process),
 		Retained: []retainedRow{}, Permissions: []permissionRow{}, Allowed: []domain.Rule{}, LateResults: []lateRow{}, Timeline: []placeRow{},
 	}
 	for v, err := range s.Ledger.Read(ctx, events.SessionStream(c.Session), 0) {

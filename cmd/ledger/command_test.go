@@ -22,6 +22,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/verify"
 	"github.com/settlement-ledger/ledger/domain"
@@ -124,7 +125,7 @@ func TestWhatComesIsFollowed(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- a.tailEvents(ctx, s, eventFilter{kinds: []string{"PromptAdmitted", "SessionInterrupted"}}, tail{1, true})
+		ended <- a.tailEvents(ctx, s, query.EventFilter{Kinds: []string{"PromptAdmitted", "SessionInterrupted"}}, tail{1, true})
 	}()
 	lines := bufio.NewScanner(read)
 	wantLine := func(want string) {

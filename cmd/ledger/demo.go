@@ -5,6 +5,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/demo"
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/spf13/cobra"
@@ -26,7 +27,7 @@ scratch folder, which it removes.`,
 				return fault.Usage("demo is for people: it has no -o %s", a.Format)
 			}
 			listCalls := func(ctx context.Context, s *stores.Store) error {
-				return a.listCalls(ctx, s, callFilter{session: last})
+				return a.listCalls(ctx, s, callFilter{session: query.Last})
 			}
 			return demo.Run(cmd.Context(), demo.Config{Launcher: a.launcher(), Keep: keep, ListCalls: listCalls})
 		},

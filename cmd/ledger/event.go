@@ -9,6 +9,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
@@ -21,56 +22,18 @@ func (a *app) eventCommand() *cobra.Command {
 	return a.group("event", "Events: list them, follow them", a.eventList(), a.eventTail())
 }
 
-// An eventFilter selects the events that match all of its fields. The zero eventFilter
-// selects every event. A command calls resolve before takes.
-type eventFilter struct {
-	stream  string           // a whole name; empty: all streams
-	kinds   []string         // empty: all kinds
-	session string           // an ID, shortened or not; empty: all sessions
-	of      domain.SessionID // session, as resolve found it
-	when    period           // in which the event was appended; only event ls sets it
-}
-
-// flags adds --stream, --kind and --session to a command.
-func (f *eventFilter) flags(a *app, cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.stream, "stream", "", "only those of this stream")
-	cmd.Flags().StringSliceVar(&f.kinds, "kind", nil, "only those of this kind; may be given several times")
-	cmd.Flags().StringVar(&f.session, "session", "", "only those of this session, in whatever stream")
-	must(cmd.RegisterFlagCompletionFunc("session", a.completeSessions))
+// eventFilterFlags adds --stream, --kind and --session to cmd, which set the fields of f.
+func (a *app) eventFilterFlags(cmd *cobra.Command, f *query.EventFilter) {
+	cmd.Flags().StringVar(&f.Stream, "stream", "", "only those of this stream")
+	cmd.Flags().StringSliceVar(&f.Kinds, "kind", nil, "only those of this kind; may be given several times")
+	cmd.Flags().StringVar(&f.Session, "session", "", "only those of this session, in whatever stream")
+	must(cmd.RegisterFlagCompletionFunc("session", a.complete(query.SessionWords)))
 	must(cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(events.Kinds(), cobra.ShellCompDirectiveNoFileComp)))
-}
-
-// resolve sets f.of to the session that f.session names. It returns an error for a session, a
-// kind or a stream that the log does not have.
-func (f *eventFilter) resolve(ctx context.Context, s *stores.Store) error {
-	if err := checkKinds(ctx, s, f.kinds); err != nil {
-		return err
-	}
-	if err := checkStream(ctx, s, f.stream); err != nil {
-		return err
-	}
-	if f.session == "" {
-		return nil
-	}
-	session, _, err := sessionOf(ctx, s, f.session)
-	f.of = session.ID
-	return err
-}
-
-// takes reports whether the filter selects an event. v is the decoded entry, or zero for a
-// damaged one, which belongs to the session of its stream.
-func (f *eventFilter) takes(e events.Entry, v events.Envelope) bool {
-	session := v.Correlation
-	if own, ok := e.Stream.Session(); ok {
-		session = own
-	}
-	return (f.stream == "" || string(e.Stream) == f.stream) && (len(f.kinds) == 0 || slices.Contains(f.kinds, e.Kind)) &&
-		(f.of.IsZero() || session == f.of) && f.when.holds(e.Time)
 }
 
 // eventList returns the command event ls.
 func (a *app) eventList() *cobra.Command {
-	var filter eventFilter
+	var filter query.EventFilter
 	var after string
 	var limit int
 	cmd := &cobra.Command{
@@ -83,8 +46,8 @@ func (a *app) eventList() *cobra.Command {
 			})
 		},
 	}
-	filter.flags(a, cmd)
-	filter.when.flags(cmd, "those appended")
+	a.eventFilterFlags(cmd, &filter)
+	filter.When.AddFlags(cmd, "those appended")
 	cmd.Flags().StringVar(&after, "after", "", "only those behind this position")
 	cmd.Flags().IntVar(&limit, "limit", 0, "only so many, the first ones (0: all)")
 	return cmd
@@ -92,7 +55,7 @@ func (a *app) eventList() *cobra.Command {
 
 // listEvents prints the selected events behind the position after, in the order of the log and
 // at most limit of them (0: all). It ends a JSON array even after an error.
-func (a *app) listEvents(ctx context.Context, s *stores.Store, filter eventFilter, after string, limit int) error {
+func (a *app) listEvents(ctx context.Context, s *stores.Store, filter query.EventFilter, after string, limit int) error {
 	position, err := positionFlag(after)
 	if err != nil {
 		return err
@@ -100,14 +63,14 @@ func (a *app) listEvents(ctx context.Context, s *stores.Store, filter eventFilte
 	if limit < 0 {
 		return fault.Usage("--limit: %d is below zero", limit)
 	}
-	if err := filter.when.resolve(a); err != nil {
+	if err := filter.When.Resolve(a.Printer); err != nil {
 		return err
 	}
-	if err := filter.resolve(ctx, s); err != nil {
+	if err := filter.Resolve(ctx, s); err != nil {
 		return err
 	}
 	w := a.eventWriter()
-	err = a.writeEvents(w, filtered(ctx, s, position, filter), limit)
+	err = a.writeEvents(w, query.Entries(ctx, s, position, filter), limit)
 	return errors.Join(w.end(), err)
 }
 
@@ -156,26 +119,6 @@ func positionFlag(text string) (events.Position, error) {
 		return position, fault.Usage("--after: %q is not a position, such as 1204", text)
 	}
 	return position, nil
-}
-
-// filtered yields the entries behind a position that the filter selects. It yields an entry
-// that does not decode with an ErrDamaged, and a zero Entry with an ErrDamaged for a record
-// that the store cannot read. Any other error is terminal.
-func filtered(ctx context.Context, s *stores.Store, after events.Position, filter eventFilter) iter.Seq2[events.Entry, error] {
-	return func(yield func(events.Entry, error) bool) {
-		for e, err := range s.Entries(ctx, after) {
-			var v events.Envelope
-			if err == nil {
-				v, err = events.Decode(e)
-			}
-			if !e.ID.IsZero() && !filter.takes(e, v) {
-				continue
-			}
-			if !yield(e, err) {
-				return
-			}
-		}
-	}
 }
 
 // An eventWriter writes events one at a time, in the format of the app. The columns of its
@@ -282,7 +225,7 @@ func (t *tail) flags(cmd *cobra.Command) {
 
 // eventTail returns the command event tail.
 func (a *app) eventTail() *cobra.Command {
-	var filter eventFilter
+	var filter query.EventFilter
 	var t tail
 	cmd := &cobra.Command{
 		Use: "tail", Short: "Show the last events, and with -f what comes",
@@ -294,14 +237,14 @@ it open: while there is none, -f waits for the next one and keeps nothing from i
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.Read(cmd.Context(), func(s *stores.Store) error {
-				if err := filter.resolve(cmd.Context(), s); err != nil {
+				if err := filter.Resolve(cmd.Context(), s); err != nil {
 					return err
 				}
 				return a.tailEvents(cmd.Context(), s, filter, t)
 			})
 		},
 	}
-	filter.flags(a, cmd)
+	a.eventFilterFlags(cmd, &filter)
 	t.flags(cmd)
 	return cmd
 }
@@ -312,14 +255,14 @@ func (a *app) sessionTail() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "tail [SESSION]", Short: "Show the last events of a session, and with -f what comes",
 		Example: "  ledger session tail @last\n  ledger session tail -f 4K2P9Q",
-		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.completeSessions,
+		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.complete(query.SessionWords),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.Read(cmd.Context(), func(s *stores.Store) error {
-				session, _, err := sessionOf(cmd.Context(), s, orLast(args))
+				session, _, err := query.LoadSession(cmd.Context(), s, query.OrLast(args))
 				if err != nil {
 					return err
 				}
-				return a.tailEvents(cmd.Context(), s, eventFilter{stream: string(events.SessionStream(session.ID))}, t)
+				return a.tailEvents(cmd.Context(), s, query.EventFilter{Stream: string(events.SessionStream(session.ID))}, t)
 			})
 		},
 	}
@@ -330,7 +273,7 @@ func (a *app) sessionTail() *cobra.Command {
 // tailEvents writes the last t.last selected events and, with t.follow, the events behind them
 // until ctx ends or the reader of the output leaves. It reads the head of the log first, so
 // that follow neither repeats nor skips an event.
-func (a *app) tailEvents(ctx context.Context, s *stores.Store, filter eventFilter, t tail) error {
+func (a *app) tailEvents(ctx context.Context, s *stores.Store, filter query.EventFilter, t tail) error {
 	if t.last < 0 {
 		return fault.Usage("-n: %d is below zero", t.last)
 	}
@@ -338,7 +281,7 @@ func (a *app) tailEvents(ctx context.Context, s *stores.Store, filter eventFilte
 	if err != nil {
 		return err
 	}
-	ring, err := a.lastEntries(filtered(ctx, s, events.Position{}, filter), end, t.last)
+	ring, err := a.lastEntries(query.Entries(ctx, s, events.Position{}, filter), end, t.last)
 	if err != nil {
 		return err
 	}
@@ -383,7 +326,7 @@ func (a *app) lastEntries(entries iter.Seq2[events.Entry, error], end events.Pos
 // follow writes the selected events behind a position until ctx ends. It reports once that it
 // has caught up, and flushes the output each time it does. An interruption is the normal end:
 // follow returns it as an error without a text.
-func (a *app) follow(ctx context.Context, s *stores.Store, after events.Position, filter eventFilter, w *eventWriter) error {
+func (a *app) follow(ctx context.Context, s *stores.Store, after events.Position, filter query.EventFilter, w *eventWriter) error {
 	told := false
 	caughtUp := func(at events.Position) {
 		if !told {
@@ -397,7 +340,7 @@ func (a *app) follow(ctx context.Context, s *stores.Store, after events.Position
 			return interruptedFollow(err)
 		}
 		v, damage := events.Decode(e)
-		if !filter.takes(e, v) {
+		if !filter.Matches(e, v) {
 			continue
 		}
 		if err := w.write(e, damage); err != nil {

@@ -1,19 +1,7 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"maps"
-	"path/filepath"
-	"slices"
-	"strings"
-
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
-	"github.com/settlement-ledger/ledger/cmd/ledger/render"
-	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
-	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/projections/calls"
-	"github.com/settlement-ledger/ledger/projections/catalog"
 	"github.com/spf13/cobra"
 )
 
@@ -31,131 +19,7 @@ func emptyFilter(cmd *cobra.Command) error {
 	return nil
 }
 
-// unknownName returns the usage error of a flag whose value is no known name. Its hint
-// suggests similar names, or is the given hint if no name is similar.
-func unknownName(flag, name string, names []string, hint string) error {
-	f := fault.Usage("--%s: there is no %s %q", flag, flag, name)
-	f.Hint = hint
-	if f.Candidates = near(name, names); len(f.Candidates) > 0 {
-		f.Hint = "did you mean " + strings.Join(f.Candidates, " or ") + "?"
-	}
-	return f
-}
-
-// near returns at most five of names that are similar to name, sorted. Cobra's
-// suggestions decide which names are similar.
-func near(name string, names []string) []string {
-	known := &cobra.Command{SuggestionsMinimumDistance: max(2, len(name)/3)}
-	for _, other := range names {
-		if other != "" && !strings.ContainsAny(other, " \t\n") {
-			known.AddCommand(&cobra.Command{Use: other, Run: func(*cobra.Command, []string) {}})
-		}
-	}
-	found := known.SuggestionsFor(name)
-	slices.Sort(found)
-	return found[:min(len(found), 5)]
-}
-
-// checkName returns a usage error if name is not in names, the names in the log. It accepts an
-// empty name, and every name if names is empty.
-func checkName(flag, name string, names []string) error {
-	if name == "" || len(names) == 0 || slices.Contains(names, name) {
-		return nil
-	}
-	return unknownName(flag, name, names, "the log has "+someOf(names))
-}
-
-// someOf sorts names and returns the first twelve as text, with the number of the others.
-func someOf(names []string) string {
-	const most = 12
-	slices.Sort(names)
-	if len(names) > most {
-		return strings.Join(names[:most], ", ") + " and " + render.Count(len(names)-most, "other")
-	}
-	return strings.Join(names, ", ")
-}
-
-// checkKinds returns a usage error for a kind of event that neither this program knows nor the
-// log has. A newer program may have written kinds that this one does not know.
-func checkKinds(ctx context.Context, s *stores.Store, kinds []string) error {
-	for _, kind := range kinds {
-		if events.Knows(kind) {
-			continue
-		}
-		found := false
-		if kind != "" {
-			for e, err := range events.Lend(ctx, s.Log, events.Query{Filter: events.Filter{Kinds: []string{kind}}}) {
-				if err != nil && !errors.Is(err, events.ErrDamaged) {
-					return err
-				}
-				found = found || e.Kind == kind
-				break
-			}
-		}
-		if !found {
-			return unknownName("kind", kind, events.Kinds(), "the kinds are "+strings.Join(events.Kinds(), ", "))
-		}
-	}
-	return nil
-}
-
-// checkStream returns a not-found error for a stream without records. A damaged stream exists.
-func checkStream(ctx context.Context, s *stores.Store, stream string) error {
-	if stream == "" {
-		return nil
-	}
-	for _, err := range s.Log.Read(ctx, events.Stream(stream), 0) {
-		if errors.Is(err, events.ErrDamaged) {
-			return nil
-		}
-		return err
-	}
-	return fault.NotFound("ledger event ls -o jsonl has the stream of each event", "--stream: no stream %q", stream)
-}
-
-// checkTool returns a usage error for a tool that no call in state names and no registration
-// in the log has.
-func checkTool(ctx context.Context, s *stores.Store, state *calls.State, tool string) error {
-	names := map[string]bool{}
-	for _, c := range state.Calls() {
-		names[c.Tool] = true
-	}
-	if tool == "" || names[tool] {
-		return nil
-	}
-	registered, err := stores.Current(ctx, s, catalog.Projection())
-	if err != nil {
-		return err
-	}
-	for _, l := range registered.Layers() {
-		for _, r := range l.Registrations {
-			for _, t := range r.Tools {
-				names[string(t.Name)] = true
-			}
-		}
-	}
-	return checkName("tool", tool, slices.Collect(maps.Keys(names)))
-}
-
-// located returns a folder in the form in which the log has locations: an absolute path
-// without symbolic links. It returns the absolute path of a folder that does not exist. The
-// flag is named in the error.
-func located(flag, folder string) (string, error) {
-	path, err := filepath.Abs(folder)
-	if err != nil {
-		return "", fault.Usage("--%s: %w", flag, err)
-	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real, nil
-	}
-	return path, nil
-}
-
-// checkAgent returns a usage error for an agent that has no session in state.
-func checkAgent(state *calls.State, agent string) error {
-	names := map[string]bool{}
-	for _, known := range state.Sessions() {
-		names[string(known.Agent)] = true
-	}
-	return checkName("agent", agent, slices.Collect(maps.Keys(names)))
+// fullFlag adds --full to a command, which sets *full to show whole inputs.
+func fullFlag(cmd *cobra.Command, full *bool) {
+	cmd.Flags().BoolVar(full, "full", false, "show the whole input of each call")
 }

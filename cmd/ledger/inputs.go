@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -10,11 +9,6 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
-	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
-	"github.com/settlement-ledger/ledger/domain"
-	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/projections/calls"
-	"github.com/spf13/cobra"
 )
 
 // The limits of inputs in rows, in bytes. A row contains an input of at most inputLimit bytes
@@ -24,72 +18,6 @@ const (
 	inputLimit  = 4 << 10
 	stringLimit = 256
 )
-
-// fullFlag adds --full to a command, which sets *full to show whole inputs.
-func fullFlag(cmd *cobra.Command, full *bool) {
-	cmd.Flags().BoolVar(full, "full", false, "show the whole input of each call")
-}
-
-// An askedCall is a call with its whole input.
-type askedCall struct {
-	calls.Call
-	input json.RawMessage // as the model sent it; JSON null for a result without a call
-}
-
-// askedCalls returns calls with their whole inputs. The fold of the calls holds only short
-// inputs; askedCalls reads the others from the log, in one pass over the stream of each session.
-func askedCalls(ctx context.Context, s *stores.Store, all []calls.Call) ([]askedCall, error) {
-	found := make([]askedCall, len(all))
-	missing := map[domain.SessionID][]*askedCall{}
-	for i, c := range all {
-		found[i] = askedCall{c, render.RawJSON(c.Input)}
-		if c.InputPreview != "" {
-			missing[c.Session] = append(missing[c.Session], &found[i])
-		}
-	}
-	for session, unread := range missing {
-		if err := readInputs(ctx, s, session, unread); err != nil {
-			return nil, err
-		}
-	}
-	return found, nil
-}
-
-// readInputs sets the inputs of some calls of a session. It reads the session's stream from the
-// first reply that asked for one of them to the last.
-func readInputs(ctx context.Context, s *stores.Store, session domain.SessionID, unread []*askedCall) error {
-	at := map[events.Revision][]*askedCall{}
-	first, last := unread[0].AskedAt.Revision, unread[0].AskedAt.Revision
-	for _, c := range unread {
-		at[c.AskedAt.Revision] = append(at[c.AskedAt.Revision], c)
-		first, last = min(first, c.AskedAt.Revision), max(last, c.AskedAt.Revision)
-	}
-	for v, err := range s.Ledger.Read(ctx, events.SessionStream(session), first-1) {
-		if err != nil {
-			return err
-		}
-		if reply, ok := v.Event.(events.ReplyReceived); ok {
-			for _, c := range at[v.Revision] {
-				c.input = inputIn(reply, c.ID)
-			}
-		}
-		if v.Revision >= last {
-			break
-		}
-	}
-	return nil
-}
-
-// inputIn returns the input of a call in the reply that asked for it, or nil if the reply has no
-// such call. An input that is not JSON is returned as a JSON string.
-func inputIn(reply events.ReplyReceived, id domain.CallID) json.RawMessage {
-	for _, c := range reply.Calls {
-		if c.ID == id {
-			return render.RawJSON(c.Input)
-		}
-	}
-	return nil
-}
 
 // shortened returns an input within the limits of rows, and whether it cut the input. The result
 // is always valid JSON.

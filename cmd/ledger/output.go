@@ -8,10 +8,10 @@ import (
 	"io"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
-	"github.com/settlement-ledger/ledger/projections/calls"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 	"github.com/spf13/cobra"
 )
@@ -60,7 +60,7 @@ func (a *app) printOutput(ctx context.Context, s *stores.Store, id string, p pag
 	if p.offset < 1 || p.limit < 0 {
 		return fault.Usage("--offset counts lines from 1, and --limit is not below zero")
 	}
-	ref, err := refOf(ctx, s, id)
+	ref, err := query.OutputRef(ctx, s, id)
 	if err != nil {
 		return err
 	}
@@ -76,34 +76,6 @@ func (a *app) printOutput(ctx context.Context, s *stores.Store, id string, p pag
 		})
 	}
 	return a.printPage(ctx, o, p)
-}
-
-// refOf resolves id to a reference: id itself if it is a reference,
-// and otherwise an output of the call that id refers to, preferring the text
-// channel. A call without a kept output is a fault.
-func refOf(ctx context.Context, s *stores.Store, id string) (domain.Ref, error) {
-	if domain.IsRef(id) {
-		return domain.ParseRef(id)
-	}
-	state, err := stores.Current(ctx, s, calls.Projection())
-	if err != nil {
-		return domain.Ref{}, err
-	}
-	c, err := callOf(state, id)
-	if err != nil {
-		return domain.Ref{}, err
-	}
-	kept := c.Settlement.Retained
-	if len(kept) == 0 {
-		return domain.Ref{}, fault.NotFound("ledger call show "+id+" prints what the model read of it", "call %s has no output that is kept whole", c.ID)
-	}
-	// A call may keep several outputs; the model reads the text.
-	for _, r := range kept {
-		if r.Ref.Channel() == domain.TextChannel {
-			return r.Ref, nil
-		}
-	}
-	return kept[0].Ref, nil
 }
 
 // printPage copies the lines of a page to the results in chunks. On a terminal it

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
@@ -73,7 +74,7 @@ func (a *app) publishCommand() *cobra.Command {
 			}
 			return a.Write(cmd.Context(), func(s *stores.Store) error {
 				for _, o := range orders {
-					if err := checkKinds(cmd.Context(), s, o.Filter.Kinds); err != nil {
+					if err := query.CheckKinds(cmd.Context(), s, o.Filter.Kinds); err != nil {
 						return err
 					}
 				}
@@ -96,8 +97,8 @@ func (a *app) publishCommand() *cobra.Command {
 	cmd.MarkFlagsOneRequired("config", "to")
 	cmd.MarkFlagsRequiredTogether("to", "name")
 	must(cmd.RegisterFlagCompletionFunc("name", a.completeConsumers))
-	must(cmd.RegisterFlagCompletionFunc("tool", a.completeTools))
-	must(cmd.RegisterFlagCompletionFunc("agent", a.completeAgents))
+	must(cmd.RegisterFlagCompletionFunc("tool", a.complete(query.ToolWords)))
+	must(cmd.RegisterFlagCompletionFunc("agent", a.complete(query.AgentWords)))
 	must(cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(events.Kinds(), cobra.ShellCompDirectiveNoFileComp)))
 	return cmd
 }

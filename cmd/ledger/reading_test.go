@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
@@ -225,7 +226,7 @@ func TestAFolderIsFollowedPastItsProcesses(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- a.Read(ctx, func(s *stores.Store) error {
-			return a.tailEvents(ctx, s, eventFilter{kinds: []string{"PromptAdmitted"}}, tail{1, true})
+			return a.tailEvents(ctx, s, query.EventFilter{Kinds: []string{"PromptAdmitted"}}, tail{1, true})
 		})
 		write.Close()
 	}()

@@ -5,9 +5,8 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
@@ -22,8 +21,8 @@ func (a *app) registryCommand() *cobra.Command {
 	return a.group("registry", "The registry: what each name meant, at any moment", a.registryAt())
 }
 
-// A registryQuery selects a moment and layers for ledger registry at.
-type registryQuery struct {
+// A registryFilter selects a moment and layers for ledger registry at.
+type registryFilter struct {
 	at       string // position, time or now, as given
 	location string // folder whose layers are shown; empty: not given
 	session  string // ID of the session whose layers are shown; empty: not given
@@ -32,7 +31,7 @@ type registryQuery struct {
 
 // registryAt returns the command ledger registry at.
 func (a *app) registryAt() *cobra.Command {
-	var query registryQuery
+	var filter registryFilter
 	cmd := &cobra.Command{
 		Use: "at [POSITION|TIME|now]", Short: "Show which registrations were in effect, and which they hid",
 		Long: `Show the layers and their registrations as they were once the event at a
@@ -46,70 +45,16 @@ session.`,
 		Example: "  ledger registry at now\n  ledger registry at 1204 --session @last\n  ledger registry at 2026-09-01T12:00:00Z --all -o json",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			query.at = append(args, "now")[0]
-			return a.Read(cmd.Context(), func(s *stores.Store) error { return a.showRegistry(cmd.Context(), s, query) })
+			filter.at = append(args, "now")[0]
+			return a.Read(cmd.Context(), func(s *stores.Store) error { return a.showRegistry(cmd.Context(), s, filter) })
 		},
 	}
-	cmd.Flags().StringVar(&query.location, "location", "", "as seen in this directory or workspace")
-	cmd.Flags().StringVar(&query.session, "session", "", "as seen by this session, in its location")
-	cmd.Flags().BoolVar(&query.all, "all", false, "closed layers and registrations, too")
-	must(cmd.RegisterFlagCompletionFunc("session", a.completeSessions))
+	cmd.Flags().StringVar(&filter.location, "location", "", "as seen in this directory or workspace")
+	cmd.Flags().StringVar(&filter.session, "session", "", "as seen by this session, in its location")
+	cmd.Flags().BoolVar(&filter.all, "all", false, "closed layers and registrations, too")
+	must(cmd.RegisterFlagCompletionFunc("session", a.complete(query.SessionWords)))
 	must(cmd.MarkFlagDirname("location"))
 	return cmd
-}
-
-// A moment is the point at which the registry is shown: the state after the event at
-// a position, or after all events up to a time. The zero moment is now.
-type moment struct {
-	position events.Position // zero: no bound
-	time     time.Time       // compared with the times of the events; zero: no bound
-}
-
-// momentOf parses a moment. A position behind the end of the log is a fault.
-func (a *app) momentOf(ctx context.Context, s *stores.Store, text string) (moment, error) {
-	if text == "now" {
-		return moment{}, nil
-	}
-	if position, err := events.ParsePosition(text); err == nil {
-		end, err := s.Head(ctx)
-		if err != nil {
-			return moment{}, err
-		}
-		if position.Compare(end) > 0 {
-			return moment{}, fault.NotFound("", "no position %s: the last is %s", position, end)
-		}
-		if position.IsZero() {
-			return moment{}, fault.NotFound("", "no position 0: the first event is behind it")
-		}
-		return moment{position: position}, nil
-	}
-	at, _, err := a.ParseTime(text)
-	if err != nil {
-		return moment{}, fault.Usage("registry at: %q is not a position, a time or now", text)
-	}
-	return moment{time: at}, nil
-}
-
-// catalogAt returns the catalog at a moment. For the present it uses the checkpoint;
-// for an earlier moment it folds the log from the beginning.
-func catalogAt(ctx context.Context, s *stores.Store, m moment) (*catalog.State, error) {
-	projection := catalog.Projection()
-	if m == (moment{}) {
-		return stores.Current(ctx, s, projection)
-	}
-	state := projection.Init()
-	for v, err := range s.Ledger.ReadAll(ctx, events.Position{}) {
-		if err != nil {
-			return nil, err
-		}
-		if !m.position.IsZero() && v.Position.Compare(m.position) > 0 {
-			break
-		}
-		if m.time.IsZero() || !v.Time.After(m.time) {
-			state = projection.Apply(state, v)
-		}
-	}
-	return state, nil
 }
 
 // A registryRow is the result of ledger registry at.
@@ -160,28 +105,28 @@ type registeredRow struct {
 
 // showRegistry prints the layers that q selects and the effect of their
 // registrations.
-func (a *app) showRegistry(ctx context.Context, s *stores.Store, q registryQuery) error {
-	m, err := a.momentOf(ctx, s, q.at)
+func (a *app) showRegistry(ctx context.Context, s *stores.Store, q registryFilter) error {
+	m, err := query.ParseMoment(ctx, a.Printer, s, q.at)
 	if err != nil {
 		return err
 	}
-	state, err := catalogAt(ctx, s, m)
+	state, err := query.CatalogAt(ctx, s, m)
 	if err != nil {
 		return err
 	}
 	if q.location != "" {
-		if q.location, err = located("location", q.location); err != nil {
+		if q.location, err = query.AbsoluteLocation("location", q.location); err != nil {
 			return err
 		}
 	}
 	var session calls.Session
 	if q.session != "" {
-		if session, _, err = sessionOf(ctx, s, q.session); err != nil {
+		if session, _, err = query.LoadSession(ctx, s, q.session); err != nil {
 			return err
 		}
 		q.location = cmp.Or(q.location, session.Location)
 	}
-	row := registryRow{Position: render.OrNull(m.position), Time: render.Timestamp(m.time), Layers: []layerRow{}}
+	row := registryRow{Position: render.OrNull(m.Position), Time: render.Timestamp(m.Time), Layers: []layerRow{}}
 	selected := slices.DeleteFunc(state.Layers(), func(l catalog.Layer) bool { return !q.takes(l, session.ID) })
 	overlay := q.overlay(selected)
 	for _, l := range selected {
@@ -193,7 +138,7 @@ func (a *app) showRegistry(ctx context.Context, s *stores.Store, q registryQuery
 // takes reports whether q selects l. session is the session of q, or zero. Without a
 // location and a session q selects all layers; with them, the layers that a turn
 // there sees.
-func (q registryQuery) takes(l catalog.Layer, session domain.SessionID) bool {
+func (q registryFilter) takes(l catalog.Layer, session domain.SessionID) bool {
 	if !l.Closed.IsZero() && !q.all {
 		return false
 	}
@@ -207,8 +152,8 @@ func (q registryQuery) takes(l catalog.Layer, session domain.SessionID) bool {
 }
 
 // overlay returns the IDs of the layers that hide each other, lowest precedence
-// first. It returns nil for a query that looks at each layer alone.
-func (q registryQuery) overlay(layers []catalog.Layer) []domain.LayerID {
+// first. It returns nil for a filter that looks at each layer alone.
+func (q registryFilter) overlay(layers []catalog.Layer) []domain.LayerID {
 	if q.location == "" && q.session == "" {
 		return nil
 	}

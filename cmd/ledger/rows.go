@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
@@ -39,22 +40,22 @@ type callRow struct {
 
 // rowOf returns the row of a call, with the whole input if full is set and a
 // shortened one otherwise.
-func rowOf(c askedCall, full bool) callRow {
+func rowOf(c query.CallWithInput, full bool) callRow {
 	row := callRow{
 		Session: c.Session, Turn: render.OrNull(c.Turn), Message: c.Message, Call: c.ID, Tool: c.Tool, Agent: render.OrNull(c.Agent),
 		State: c.State, Outcome: render.OutcomeOf(c.Call), Began: !c.Started.IsZero() || c.Settlement.Began,
 		Registration: render.OrNull(c.Registration()), Settlement: render.OrNull(c.SettledBy),
 		Asked: render.Timestamp(c.Asked), Started: render.Timestamp(c.Started), Settled: render.Timestamp(c.Settled), DurationMS: render.DurationMS(c.Call),
-		Text: render.OrNull(c.Preview), Imported: c.Imported, Late: c.Late, Input: c.input,
+		Text: render.OrNull(c.Preview), Imported: c.Imported, Late: c.Late, Input: c.Input,
 	}
 	if !full {
-		row.Input, row.Shortened = shortened(c.input)
+		row.Input, row.Shortened = shortened(c.Input)
 	}
 	return row
 }
 
 // rowsOf returns the rows of calls, as rowOf does.
-func rowsOf(all []askedCall, full bool) []callRow {
+func rowsOf(all []query.CallWithInput, full bool) []callRow {
 	rows := make([]callRow, len(all))
 	for i, c := range all {
 		rows[i] = rowOf(c, full)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/builtins"
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/sessions"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
@@ -125,9 +126,9 @@ func (a *app) resumeCommand() *cobra.Command {
 		Example: "  ledger resume @last --script session.json\n  ledger resume ses_…4K2P9Q --script session.json --workspace ./project",
 		Long: `resume ends what a dead process left open (a call that began is lost, never run
 again) and then asks for the replies that the session does not hold yet.`,
-		Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeSessions,
+		Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.complete(query.SessionWords),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.resumeSession(cmd.Context(), f, orLast(args), cmd.Flags().Changed("workspace"))
+			return a.resumeSession(cmd.Context(), f, query.OrLast(args), cmd.Flags().Changed("workspace"))
 		},
 	}
 	f.add(cmd)
@@ -255,7 +256,7 @@ func resumable(ctx context.Context, store *stores.Store, id string) (calls.Sessi
 	if err != nil {
 		return calls.Session{}, err
 	}
-	session, err := pickSession(s, id)
+	session, err := query.Session(s, id)
 	if err != nil {
 		return calls.Session{}, err
 	}
@@ -271,7 +272,7 @@ func resumable(ctx context.Context, store *stores.Store, id string) (calls.Sessi
 // process with a valid lease is a conflict fault.
 func nameDead(j *runner.Liveness, named []string) error {
 	for _, name := range named {
-		p, err := pick("process", name, processCandidates(slices.Concat(j.Dead, j.Living, j.Unknown)))
+		p, err := query.Process(slices.Concat(j.Dead, j.Living, j.Unknown), name)
 		if err != nil {
 			return err
 		}

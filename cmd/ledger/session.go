@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
@@ -24,9 +24,9 @@ func (a *app) sessionCommand() *cobra.Command {
 
 // A sessionFilter selects the sessions that ledger session ls lists.
 type sessionFilter struct {
-	agent string // empty: all agents
-	when  period // overlaps the time from the opening to the last event
-	limit int    // the last so many; 0: all
+	agent string       // empty: all agents
+	when  query.Period // overlaps the time from the opening to the last event
+	limit int          // the last so many; 0: all
 }
 
 // sessionList returns the command ledger session ls.
@@ -41,28 +41,28 @@ func (a *app) sessionList() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&filter.agent, "agent", "", "only those of this agent")
-	filter.when.flags(cmd, "those with an event")
-	must(cmd.RegisterFlagCompletionFunc("agent", a.completeAgents))
+	filter.when.AddFlags(cmd, "those with an event")
+	must(cmd.RegisterFlagCompletionFunc("agent", a.complete(query.AgentWords)))
 	cmd.Flags().IntVar(&filter.limit, "limit", 0, "only so many, the last ones (0: all)")
 	return cmd
 }
 
 // listSessions prints the selected sessions in the order of the log.
 func (a *app) listSessions(ctx context.Context, s *stores.Store, filter sessionFilter) error {
-	if err := filter.when.resolve(a); err != nil {
+	if err := filter.when.Resolve(a.Printer); err != nil {
 		return err
 	}
 	state, err := stores.Current(ctx, s, calls.Projection())
 	if err != nil {
 		return err
 	}
-	if err := checkAgent(state, filter.agent); err != nil {
+	if err := query.CheckAgent(state, filter.agent); err != nil {
 		return err
 	}
 	sessions := slices.DeleteFunc(state.Sessions(), func(known calls.Session) bool {
-		return filter.agent != "" && string(known.Agent) != filter.agent || filter.when.startsAfter(known.LastEvent) || filter.when.endsBy(known.Opened)
+		return filter.agent != "" && string(known.Agent) != filter.agent || filter.when.StartsAfter(known.LastEvent) || filter.when.EndsBy(known.Opened)
 	})
-	if sessions, err = latest(sessions, filter.limit); err != nil {
+	if sessions, err = query.LastN(sessions, filter.limit); err != nil {
 		return err
 	}
 	rows := make([]sessionRow, len(sessions))
@@ -70,17 +70,6 @@ func (a *app) listSessions(ctx context.Context, s *stores.Store, filter sessionF
 		rows[i] = sessionRowOf(known)
 	}
 	return render.Rows(a.Printer, rows, func() { a.Table(a.sessionTable(sessions)) })
-}
-
-// latest returns the last limit elements of all, and all of them if limit is 0.
-func latest[T any](all []T, limit int) ([]T, error) {
-	if limit < 0 {
-		return nil, fault.Usage("--limit: %d is below zero", limit)
-	}
-	if limit == 0 {
-		return all, nil
-	}
-	return all[max(0, len(all)-limit):], nil
 }
 
 // sessionTable returns the table of sessions for a person.
@@ -116,9 +105,9 @@ func (a *app) sessionShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show [SESSION]", Short: "Show a session: prompts, turns, replies, calls and how they ended",
 		Example: "  ledger session show @last\n  ledger session show ses_…4K2P9Q\n  ledger session show 4K2P9Q -o json",
-		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.completeSessions,
+		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.complete(query.SessionWords),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.Read(cmd.Context(), func(s *stores.Store) error { return a.showSession(cmd.Context(), s, orLast(args), full) })
+			return a.Read(cmd.Context(), func(s *stores.Store) error { return a.showSession(cmd.Context(), s, query.OrLast(args), full) })
 		},
 	}
 	fullFlag(cmd, &full)
@@ -150,7 +139,7 @@ type happening struct {
 
 // showSession prints the session that id refers to.
 func (a *app) showSession(ctx context.Context, s *stores.Store, id string, full bool) error {
-	session, state, err := sessionOf(ctx, s, id)
+	session, state, err := query.LoadSession(ctx, s, id)
 	if err != nil {
 		return err
 	}
@@ -209,7 +198,7 @@ func askedIn(state *calls.State, session domain.SessionID, e events.ReplyReceive
 			continue
 		}
 		input := render.RawJSON(asked.Input)
-		row := rowOf(askedCall{c, input}, full)
+		row := rowOf(query.CallWithInput{Call: c, Input: input}, full)
 		all = append(all, happening{
 			Time: render.Timestamp(c.Asked), Position: v.Position, Event: v.ID, Kind: "Call", Turn: render.OrNull(c.Turn), Message: render.OrNull(c.Message),
 			Call: &row, known: c, shown: inputText(input, full),

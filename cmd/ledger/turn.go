@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
@@ -27,9 +28,9 @@ func (a *app) turnShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show [TURN]", Short: "Show what a turn offered the model, what it hid, and what has gone stale since",
 		Example: "  ledger turn show @last\n  ledger turn show trn_…4K2P9Q\n  ledger turn show 4K2P9Q -o json | jq '.tools[] | select(.stale)'",
-		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.completeTurns,
+		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.complete(query.TurnWords),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.Read(cmd.Context(), func(s *stores.Store) error { return a.showTurn(cmd.Context(), s, orLast(args), full) })
+			return a.Read(cmd.Context(), func(s *stores.Store) error { return a.showTurn(cmd.Context(), s, query.OrLast(args), full) })
 		},
 	}
 	fullFlag(cmd, &full)
@@ -93,7 +94,7 @@ func (a *app) showTurn(ctx context.Context, s *stores.Store, id string, full boo
 	if err != nil {
 		return err
 	}
-	turn, err := pick("turn", id, turnCandidates(stale, state.Sessions()))
+	turn, err := query.Turn(stale, state.Sessions(), id)
 	if err != nil {
 		return err
 	}
@@ -118,7 +119,7 @@ func (a *app) showTurn(ctx context.Context, s *stores.Store, id string, full boo
 		d.Tools = append(d.Tools, tool)
 	}
 	d.calls = slices.DeleteFunc(state.Calls(), func(c calls.Call) bool { return c.Turn != turn.Turn })
-	asked, err := askedCalls(ctx, s, d.calls)
+	asked, err := query.CallsWithInputs(ctx, s, d.calls)
 	if err != nil {
 		return err
 	}
@@ -215,14 +216,14 @@ func (a *app) turnPage(d turnDetail) {
 }
 
 // turnCalls prints the calls of a turn for a person.
-func (a *app) turnCalls(all []askedCall, full bool) {
+func (a *app) turnCalls(all []query.CallWithInput, full bool) {
 	if len(all) == 0 {
 		return
 	}
 	a.Line("\n%s", a.Styled(render.Bold, "called"))
 	t := render.Table{Head: []string{"CALL", "~TOOL", "OUTCOME", "~INPUT"}, Unlimited: full}
 	for _, c := range all {
-		t.Add(render.ShortCallID(c.ID), render.OneLine(c.Tool, 30), a.Outcome(render.OutcomeOf(c.Call)), inputText(c.input, full))
+		t.Add(render.ShortCallID(c.ID), render.OneLine(c.Tool, 30), a.Outcome(render.OutcomeOf(c.Call)), inputText(c.Input, full))
 	}
 	a.Table(t)
 }

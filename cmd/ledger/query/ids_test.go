@@ -1,4 +1,4 @@
-package main
+package query
 
 import (
 	"strings"
@@ -16,12 +16,12 @@ func TestAShortenedIDMeansWhatTablesPrint(t *testing.T) {
 	for _, good := range []string{
 		id, strings.ToLower(id), render.Shorten(id), "ses_...B7116A", "B7116A", "b7116a", "01HQWY5D", "ses_01HQ", "ses_01HQ…16A", "…6A",
 	} {
-		if !shortens(good, id) {
+		if !abbreviates(good, id) {
 			t.Errorf("shortens(%q, %q) = false, want true", good, id)
 		}
 	}
 	for _, bad := range []string{"trn_…B7116A", "F89B", "ses_01HQX", id + "0", "ses_01HQWY5DF89BEGSP3JEKB7116A…B7116A"} {
-		if shortens(bad, id) {
+		if abbreviates(bad, id) {
 			t.Errorf("shortens(%q, %q) = true, want false", bad, id)
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package query
 
 import (
 	"context"
@@ -14,56 +14,59 @@ import (
 	"github.com/settlement-ledger/ledger/projections/staleness"
 )
 
-// last is the ID of the last candidate in the order of the log.
-const last = "@last"
+// Last is the ID of the last candidate in the order of the log.
+const Last = "@last"
 
-// A candidate is a session, turn, call, approval or process that an ID can identify.
+// A candidate is a session, turn, call, approval or process that an ID can identify, with
+// the names by which it is found.
 type candidate[T any] struct {
-	thing T
-	names []string // its names; the first is the whole ID
-	what  string   // a description for a person, in errors and completions
+	value       T
+	names       []string // its names; the first is the whole ID
+	description string   // a description for a person, in errors and completions
 }
 
 // pick returns the candidate that an ID identifies, by a whole name or a shortened one; case
 // does not matter. A whole name takes precedence over a shortened one. The candidates are in
 // the order of the log, and @last is the last of them. An empty or ambiguous ID is a usage
-// error, and an unknown ID a not-found error; noun is the kind of thing in their texts.
-func pick[T any](noun, id string, all []candidate[T]) (thing T, err error) {
+// error, and an unknown ID a not-found error; their texts call the candidates noun.
+func pick[T any](noun, id string, all []candidate[T]) (value T, err error) {
 	switch {
 	case id == "":
-		return thing, fault.Usage("the id of a %s is empty", noun)
+		return value, fault.Usage("the id of a %s is empty", noun)
 	case len(all) == 0:
-		return thing, fault.NotFound("", "no %s %s: there is none in the store", noun, id)
-	case id == last:
-		return all[len(all)-1].thing, nil
+		return value, fault.NotFound("", "no %s %s: there is none in the store", noun, id)
+	case id == Last:
+		return all[len(all)-1].value, nil
 	}
 	// Try whole names first, so that an ID is not ambiguous because it also begins another.
-	for _, fits := range []func(id, name string) bool{strings.EqualFold, shortens} {
-		found := fitting(id, all, fits)
+	for _, matches := range []func(id, name string) bool{strings.EqualFold, abbreviates} {
+		found := matching(id, all, matches)
 		switch len(found) {
 		case 0:
 		case 1:
-			return found[0].thing, nil
+			return found[0].value, nil
 		default:
-			return thing, ambiguous(noun, id, found)
+			return value, ambiguous(noun, id, found)
 		}
 	}
-	f := fault.NotFound(elsewhere(noun, id), "no %s %s", noun, id)
-	if hasList(noun) {
+	f := fault.NotFound(notFoundHint(noun, id), "no %s %s", noun, id)
+	if hasListCommand(noun) {
 		f.Command = "ledger " + noun + " ls"
 	}
-	return thing, f
+	return value, f
 }
 
-// hasList reports whether the command "ledger NOUN ls" exists for a kind of candidate.
-func hasList(noun string) bool { return noun == "session" || noun == "call" || noun == "approval" }
+// hasListCommand reports whether the command "ledger NOUN ls" exists for a kind of candidate.
+func hasListCommand(noun string) bool {
+	return noun == "session" || noun == "call" || noun == "approval"
+}
 
-// fitting returns the candidates with a name that the function fits accepts for id.
-func fitting[T any](id string, all []candidate[T], fits func(id, name string) bool) []candidate[T] {
+// matching returns the candidates with a name that the function matches accepts for id.
+func matching[T any](id string, all []candidate[T], matches func(id, name string) bool) []candidate[T] {
 	var found []candidate[T]
 	for _, c := range all {
 		for _, name := range c.names {
-			if fits(id, name) {
+			if matches(id, name) {
 				found = append(found, c)
 				break
 			}
@@ -72,26 +75,26 @@ func fitting[T any](id string, all []candidate[T], fits func(id, name string) bo
 	return found
 }
 
-// mostCandidates is the maximum number of candidates that an error lists.
-const mostCandidates = 20
+// maxCandidates is the maximum number of candidates that an error lists.
+const maxCandidates = 20
 
 // ambiguous returns the usage error of an ID that fits all candidates of found.
 func ambiguous[T any](noun, id string, found []candidate[T]) error {
 	f := fault.Usage("%s %s is ambiguous: %d fit", noun, id, len(found))
 	f.Code, f.Hint = "ambiguous", "write more of the id, or one as it is listed"
 	for i, c := range found {
-		if i == mostCandidates {
+		if i == maxCandidates {
 			f.Candidates = append(f.Candidates, fmt.Sprintf("and %d more", len(found)-i))
 			break
 		}
-		f.Candidates = append(f.Candidates, strings.TrimSpace(c.names[0]+"  "+c.what))
+		f.Candidates = append(f.Candidates, strings.TrimSpace(c.names[0]+"  "+c.description))
 	}
 	return f
 }
 
-// shortens reports whether id is a shortened form of name: its beginning, with or without the
+// abbreviates reports whether id is a shortened form of name: its beginning, with or without the
 // prefix such as "ses_", its end, or both around an ellipsis. Case does not matter.
-func shortens(id, name string) bool {
+func abbreviates(id, name string) bool {
 	id, name = strings.ToLower(id), strings.ToLower(name)
 	head, tail, ok := strings.Cut(strings.Replace(id, "...", "…", 1), "…")
 	if ok {
@@ -101,21 +104,21 @@ func shortens(id, name string) bool {
 	return strings.HasPrefix(name, id) || bare != "" && strings.HasPrefix(bare, id) || strings.HasSuffix(name, id)
 }
 
-// kindsOfIDs maps the prefix of an ID to the kind of thing that it identifies.
-var kindsOfIDs = map[string]string{
+// nounsByPrefix maps the prefix of an ID to the kind of thing that it identifies.
+var nounsByPrefix = map[string]string{
 	domain.SessionID{}.Prefix(): "session", domain.TurnID{}.Prefix(): "turn", domain.MessageID{}.Prefix(): "message",
 	domain.EventID{}.Prefix(): "event", domain.RegistrationID{}.Prefix(): "registration", domain.LayerID{}.Prefix(): "layer",
 	domain.ScopeID{}.Prefix(): "scope", domain.ProcessID{}.Prefix(): "process", domain.PermissionID{}.Prefix(): "permission",
 }
 
-// elsewhere returns the hint for an unknown ID: that its prefix belongs to another kind of
+// notFoundHint returns the hint for an unknown ID: that its prefix belongs to another kind of
 // thing, or the command that lists the known IDs.
-func elsewhere(noun, id string) string {
+func notFoundHint(noun, id string) string {
 	prefix, _, ok := strings.Cut(id, "_")
-	if kind := kindsOfIDs[strings.ToLower(prefix)]; ok && kind != "" && kind != noun && noun != "call" && !(noun == "approval" && kind == "permission") {
+	if kind := nounsByPrefix[strings.ToLower(prefix)]; ok && kind != "" && kind != noun && noun != "call" && !(noun == "approval" && kind == "permission") {
 		return fmt.Sprintf("%s_ begins an id of another kind: %s", prefix, kind)
 	}
-	if hasList(noun) {
+	if hasListCommand(noun) {
 		return "ledger " + noun + " ls lists them"
 	}
 	if noun == "process" {
@@ -124,11 +127,11 @@ func elsewhere(noun, id string) string {
 	return "ledger session show SESSION lists them"
 }
 
-// processCandidates returns one candidate for each process. lives are the processes without a
+// processCandidates returns one candidate for each process. started are the processes without a
 // recorded end.
-func processCandidates(lives []events.ProcessStarted) []candidate[events.ProcessStarted] {
+func processCandidates(started []events.ProcessStarted) []candidate[events.ProcessStarted] {
 	var all []candidate[events.ProcessStarted]
-	for _, p := range lives {
+	for _, p := range started {
 		all = append(all, candidate[events.ProcessStarted]{p, []string{p.Process.String()}, fmt.Sprintf("process %d on %s", p.PID, p.Host)})
 	}
 	return all
@@ -139,12 +142,12 @@ func processCandidates(lives []events.ProcessStarted) []candidate[events.Process
 func sessionCandidates(s *calls.State) []candidate[calls.Session] {
 	var all []candidate[calls.Session]
 	for _, known := range s.Sessions() {
-		what := render.OneLine(fmt.Sprintf("%s  %s", known.Agent, known.Title), 60)
+		description := render.OneLine(fmt.Sprintf("%s  %s", known.Agent, known.Title), 60)
 		names := []string{known.ID.String()}
 		if known.Origin.Source != "" {
 			names = append(names, known.Origin.Source)
 		}
-		all = append(all, candidate[calls.Session]{known, names, what})
+		all = append(all, candidate[calls.Session]{known, names, description})
 	}
 	return all
 }
@@ -163,15 +166,15 @@ func callCandidates(all []calls.Call) []candidate[calls.Call] {
 	return candidates
 }
 
-// callOf returns the call that an ID identifies: by a name of callCandidates, shortened or not,
-// or by a shortened MESSAGE/CALL. If there is no such call, callOf searches the orphans: results
+// Call returns the call that an ID identifies: by a name of callCandidates, shortened or not,
+// or by a shortened MESSAGE/CALL. If there is no such call, Call searches the orphans: results
 // without a call.
-func callOf(s *calls.State, id string) (calls.Call, error) {
+func Call(s *calls.State, id string) (calls.Call, error) {
 	c, err := pick("call", id, callCandidates(s.Calls()))
 	if err == nil || fault.Of(err).Exit != fault.ExitNotFound {
 		return c, err
 	}
-	if found := inMessage(s, id); len(found) == 1 {
+	if found := callsInMessage(s, id); len(found) == 1 {
 		return found[0], nil
 	} else if len(found) > 1 {
 		return calls.Call{}, ambiguous("call", id, callCandidates(found))
@@ -182,15 +185,15 @@ func callOf(s *calls.State, id string) (calls.Call, error) {
 	return calls.Call{}, err
 }
 
-// inMessage returns the calls that fit MESSAGE/CALL, where both parts may be shortened. It
+// callsInMessage returns the calls that fit MESSAGE/CALL, where both parts may be shortened. It
 // returns nil for an ID of another form.
-func inMessage(s *calls.State, id string) (found []calls.Call) {
+func callsInMessage(s *calls.State, id string) (found []calls.Call) {
 	message, call, two := strings.Cut(id, "/")
 	if !two || message == "" || call == "" {
 		return nil
 	}
 	for _, c := range s.Calls() {
-		if shortens(message, c.Message.String()) && shortens(call, string(c.ID)) {
+		if abbreviates(message, c.Message.String()) && abbreviates(call, string(c.ID)) {
 			found = append(found, c)
 		}
 	}
@@ -203,28 +206,40 @@ func turnCandidates(s *staleness.State, sessions []calls.Session) []candidate[st
 	var all []candidate[staleness.Turn]
 	for _, session := range sessions {
 		for _, t := range s.Turns(session.ID) {
-			what := fmt.Sprintf("session %s  %d tools", t.Session, len(t.Offers))
-			all = append(all, candidate[staleness.Turn]{t, []string{t.Turn.String(), t.Event.String()}, what})
+			description := fmt.Sprintf("session %s  %d tools", t.Session, len(t.Offers))
+			all = append(all, candidate[staleness.Turn]{t, []string{t.Turn.String(), t.Event.String()}, description})
 		}
 	}
 	return all
 }
 
-// sessionOf returns the session that an ID identifies, and the fold of all calls in which it
+// LoadSession returns the session that an ID identifies, and the fold of all calls in which it
 // found the session.
-func sessionOf(ctx context.Context, s *stores.Store, id string) (calls.Session, *calls.State, error) {
+func LoadSession(ctx context.Context, s *stores.Store, id string) (calls.Session, *calls.State, error) {
 	state, err := stores.Current(ctx, s, calls.Projection())
 	if err != nil {
 		return calls.Session{}, nil, err
 	}
-	session, err := pickSession(state, id)
+	session, err := Session(state, id)
 	return session, state, err
 }
 
-// pickSession returns the session of s that an ID identifies.
-func pickSession(s *calls.State, id string) (calls.Session, error) {
+// Session returns the session of s that an ID identifies: by its ID, or by the name of an
+// imported session in the program that wrote it.
+func Session(s *calls.State, id string) (calls.Session, error) {
 	return pick("session", id, sessionCandidates(s))
 }
 
-// orLast returns the first argument, or @last if there are no arguments.
-func orLast(args []string) string { return append(args, last)[0] }
+// Turn returns the turn that an ID identifies among those of sessions. @last is the last
+// turn of the last session.
+func Turn(s *staleness.State, sessions []calls.Session, id string) (staleness.Turn, error) {
+	return pick("turn", id, turnCandidates(s, sessions))
+}
+
+// Process returns the process of started that an ID identifies.
+func Process(started []events.ProcessStarted, id string) (events.ProcessStarted, error) {
+	return pick("process", id, processCandidates(started))
+}
+
+// OrLast returns the first argument, or @last if there are no arguments.
+func OrLast(args []string) string { return append(args, Last)[0] }

@@ -1,0 +1,51 @@
+package query
+
+import (
+	"context"
+
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/runner/engine"
+)
+
+// Approvals resolves IDs to saved approvals. It returns all patterns of each ID, each
+// pattern once, in the order of the log.
+func Approvals(ctx context.Context, s *stores.Store, ids []string) ([]engine.SavedApproval, error) {
+	state, err := stores.Current(ctx, s, engine.Approvals())
+	if err != nil {
+		return nil, err
+	}
+	named := map[domain.PermissionID]bool{}
+	for _, id := range ids {
+		permission, err := pick("approval", id, approvalCandidates(state))
+		if err != nil {
+			return nil, err
+		}
+		named[permission] = true
+	}
+	var found []engine.SavedApproval
+	for _, saved := range state.Saved {
+		if named[saved.Permission] {
+			found = append(found, saved)
+		}
+	}
+	return found, nil
+}
+
+// approvalCandidates returns one candidate for each answer that saved approvals, in the
+// order of the log. The description of a candidate lists all patterns of the answer.
+func approvalCandidates(s *engine.SavedApprovals) []candidate[domain.PermissionID] {
+	var all []candidate[domain.PermissionID]
+	at := map[domain.PermissionID]int{}
+	for _, saved := range s.Saved {
+		pattern := saved.Action + " " + saved.Resource
+		if i, ok := at[saved.Permission]; ok {
+			all[i].description = render.OneLine(all[i].description+", "+pattern, render.TextWidth)
+			continue
+		}
+		at[saved.Permission] = len(all)
+		all = append(all, candidate[domain.PermissionID]{saved.Permission, []string{saved.Permission.String()}, render.OneLine(pattern, render.TextWidth)})
+	}
+	return all
+}

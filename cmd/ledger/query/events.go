@@ -1,0 +1,69 @@
+package query
+
+import (
+	"context"
+	"iter"
+	"slices"
+
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// An EventFilter selects the events that match all of its fields. The zero EventFilter
+// selects every event. A caller calls Resolve before Matches.
+type EventFilter struct {
+	Stream    string           // a whole name; empty: all streams
+	Kinds     []string         // empty: all kinds
+	Session   string           // an ID, shortened or not; empty: all sessions
+	sessionID domain.SessionID // of Session, as Resolve found it
+	When      Period           // in which the event was appended; only event ls sets it
+}
+
+// Resolve looks up Session. It returns a usage or not-found error for a session, a
+// kind or a stream that the log does not have.
+func (f *EventFilter) Resolve(ctx context.Context, s *stores.Store) error {
+	if err := CheckKinds(ctx, s, f.Kinds); err != nil {
+		return err
+	}
+	if err := checkStream(ctx, s, f.Stream); err != nil {
+		return err
+	}
+	if f.Session == "" {
+		return nil
+	}
+	session, _, err := LoadSession(ctx, s, f.Session)
+	f.sessionID = session.ID
+	return err
+}
+
+// Matches reports whether the filter selects an event. v is the decoded entry, or zero for a
+// damaged one, which belongs to the session of its stream.
+func (f *EventFilter) Matches(e events.Entry, v events.Envelope) bool {
+	session := v.Correlation
+	if own, ok := e.Stream.Session(); ok {
+		session = own
+	}
+	return (f.Stream == "" || string(e.Stream) == f.Stream) && (len(f.Kinds) == 0 || slices.Contains(f.Kinds, e.Kind)) &&
+		(f.sessionID.IsZero() || session == f.sessionID) && f.When.Contains(e.Time)
+}
+
+// Entries yields the entries behind a position that the filter selects. It yields an entry
+// that does not decode with an ErrDamaged, and a zero Entry with an ErrDamaged for a record
+// that the store cannot read. Any other error is terminal.
+func Entries(ctx context.Context, s *stores.Store, after events.Position, filter EventFilter) iter.Seq2[events.Entry, error] {
+	return func(yield func(events.Entry, error) bool) {
+		for e, err := range s.Entries(ctx, after) {
+			var v events.Envelope
+			if err == nil {
+				v, err = events.Decode(e)
+			}
+			if !e.ID.IsZero() && !filter.Matches(e, v) {
+				continue
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}

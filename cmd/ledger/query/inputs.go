@@ -1,0 +1,74 @@
+package query
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections/calls"
+)
+
+// A CallWithInput is a call with its whole input.
+type CallWithInput struct {
+	calls.Call
+	Input json.RawMessage // as the model sent it; JSON null for a result without a call
+}
+
+// CallsWithInputs returns calls with their whole inputs. The fold of the calls has only short
+// inputs; CallsWithInputs reads the others from the log, in one pass over the stream of each
+// session.
+func CallsWithInputs(ctx context.Context, s *stores.Store, all []calls.Call) ([]CallWithInput, error) {
+	found := make([]CallWithInput, len(all))
+	missing := map[domain.SessionID][]*CallWithInput{}
+	for i, c := range all {
+		found[i] = CallWithInput{c, render.RawJSON(c.Input)}
+		if c.InputPreview != "" {
+			missing[c.Session] = append(missing[c.Session], &found[i])
+		}
+	}
+	for session, unread := range missing {
+		if err := readInputs(ctx, s, session, unread); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// readInputs sets the inputs of some calls of a session. It reads the session's stream from the
+// first reply that asked for one of them to the last.
+func readInputs(ctx context.Context, s *stores.Store, session domain.SessionID, unread []*CallWithInput) error {
+	at := map[events.Revision][]*CallWithInput{}
+	first, last := unread[0].AskedAt.Revision, unread[0].AskedAt.Revision
+	for _, c := range unread {
+		at[c.AskedAt.Revision] = append(at[c.AskedAt.Revision], c)
+		first, last = min(first, c.AskedAt.Revision), max(last, c.AskedAt.Revision)
+	}
+	for v, err := range s.Ledger.Read(ctx, events.SessionStream(session), first-1) {
+		if err != nil {
+			return err
+		}
+		if reply, ok := v.Event.(events.ReplyReceived); ok {
+			for _, c := range at[v.Revision] {
+				c.Input = inputOf(reply, c.ID)
+			}
+		}
+		if v.Revision >= last {
+			break
+		}
+	}
+	return nil
+}
+
+// inputOf returns the input of a call in the reply that asked for it, or nil if the reply has no
+// such call. An input that is not JSON is returned as a JSON string.
+func inputOf(reply events.ReplyReceived, id domain.CallID) json.RawMessage {
+	for _, c := range reply.Calls {
+		if c.ID == id {
+			return render.RawJSON(c.Input)
+		}
+	}
+	return nil
+}

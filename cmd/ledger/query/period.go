@@ -1,0 +1,54 @@
+package query
+
+import (
+	"time"
+
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/spf13/cobra"
+)
+
+// A Period is the time range of --since and --until. The zero Period contains all
+// times.
+type Period struct {
+	since, until string    // the flags as given; empty: not given
+	from, to     time.Time // set by Resolve: from is included, to is not; zero: unbounded
+}
+
+// AddFlags adds --since and --until to cmd. Their help texts call the listed rows noun.
+func (p *Period) AddFlags(cmd *cobra.Command, noun string) {
+	cmd.Flags().StringVar(&p.since, "since", "", "only "+noun+" since: "+render.TimesHelp)
+	cmd.Flags().StringVar(&p.until, "until", "", "only "+noun+" before; a day counts to its end")
+}
+
+// Resolve parses the flags into from and to, in the time zone of printer. It returns a
+// usage error for a time that does not parse, and for a range that ends before it begins.
+func (p *Period) Resolve(printer *render.Printer) error {
+	if p.since != "" {
+		from, _, err := printer.ParseTime(p.since)
+		if err != nil {
+			return fault.Usage("--since: %w", err)
+		}
+		p.from = from
+	}
+	if p.until != "" {
+		_, to, err := printer.ParseTime(p.until)
+		if err != nil {
+			return fault.Usage("--until: %w", err)
+		}
+		p.to = to
+	}
+	if !p.from.IsZero() && !p.to.IsZero() && !p.from.Before(p.to) {
+		return fault.Usage("--until %s is not later than --since %s", p.until, p.since)
+	}
+	return nil
+}
+
+// Contains reports whether t lies in the period.
+func (p *Period) Contains(t time.Time) bool { return !p.StartsAfter(t) && !p.EndsBy(t) }
+
+// StartsAfter reports whether the whole period is later than t.
+func (p *Period) StartsAfter(t time.Time) bool { return t.Before(p.from) }
+
+// EndsBy reports whether the whole period is earlier than or ends at t.
+func (p *Period) EndsBy(t time.Time) bool { return !p.to.IsZero() && !t.Before(p.to) }
