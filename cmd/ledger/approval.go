@@ -1,21 +1,17 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os/user"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/query"
-	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/sessions"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
-	"github.com/settlement-ledger/ledger/domain"
-	"github.com/settlement-ledger/ledger/runner/engine"
+	"github.com/settlement-ledger/ledger/cmd/ledger/views"
 )
 
 // approvalCommand returns the command approval: ls and revoke.
@@ -23,47 +19,9 @@ func (a *app) approvalCommand() *cobra.Command {
 	return a.group("approval", "Approvals: what a person allowed for always", a.approvalList(), a.approvalRevoke())
 }
 
-// An approvalRow is one saved approval in the results: one pattern. Several rows share an
-// ID if the person approved several patterns with one answer.
-type approvalRow struct {
-	Approval domain.PermissionID `json:"approval"` // the permission request that the person answered with "always"
-	Session  domain.SessionID    `json:"session"`  // the session that made the request
-	Location string              `json:"location"` // the folder in which the approval applies, to all sessions
-	Action   string              `json:"action"`   // the permitted action, as rules name it
-	Resource string              `json:"resource"` // the pattern of permitted resources
-	Saved    render.Timestamp    `json:"saved"`
-	Expires  render.Timestamp    `json:"expires"` // null: never
-	Expired  bool                `json:"expired"` // at the time of the command
-	Person   *string             `json:"person"`  // the OS user who answered; null: not recorded
-}
-
-// approvalRowOf converts a saved approval. It sets Expired by the app's clock.
-func (a *app) approvalRowOf(saved engine.SavedApproval) approvalRow {
-	return approvalRow{
-		Approval: saved.Permission, Session: saved.Session, Location: saved.Location, Action: saved.Action, Resource: saved.Resource,
-		Saved: render.Timestamp(saved.At), Expires: render.Timestamp(saved.Expires), Expired: expired(saved, a.Now()), Person: render.OrNull(saved.Person),
-	}
-}
-
-// approvalRows converts saved approvals and keeps their order.
-func (a *app) approvalRows(all []engine.SavedApproval) []approvalRow {
-	rows := make([]approvalRow, len(all))
-	for i, saved := range all {
-		rows[i] = a.approvalRowOf(saved)
-	}
-	return rows
-}
-
-// expired reports whether an approval has expired at now. An approval with a zero Expires
-// never does.
-func expired(saved engine.SavedApproval, now time.Time) bool {
-	return !saved.Expires.IsZero() && !now.Before(saved.Expires)
-}
-
 // approvalList returns the command approval ls.
 func (a *app) approvalList() *cobra.Command {
-	var location string
-	var all bool
+	var filter views.ApprovalFilter
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List the approvals that count: action, resources, where, since when, by whom",
 		Long: `List the approvals that persons saved by answering a question with always, and
@@ -72,52 +30,13 @@ every session there. A rule that denies is stronger than any approval.`,
 		Example: "  ledger approval ls\n  ledger approval ls --location .\n  ledger approval ls --all -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.Read(cmd.Context(), func(s *stores.Store) error { return a.listApprovals(cmd.Context(), s, location, all) })
+			return a.Read(cmd.Context(), func(s *stores.Store) error { return views.ListApprovals(cmd.Context(), a.Printer, s, filter) })
 		},
 	}
-	cmd.Flags().StringVar(&location, "location", "", "only those of this folder")
-	cmd.Flags().BoolVar(&all, "all", false, "those that expired, too")
+	cmd.Flags().StringVar(&filter.Location, "location", "", "only those of this folder")
+	cmd.Flags().BoolVar(&filter.Expired, "all", false, "those that expired, too")
 	must(cmd.MarkFlagDirname("location"))
 	return cmd
-}
-
-// listApprovals prints the approvals that are not revoked, in the order of the log. A
-// location that is not empty selects the approvals of that folder; all includes expired ones.
-func (a *app) listApprovals(ctx context.Context, s *stores.Store, location string, all bool) error {
-	state, err := stores.Current(ctx, s, engine.Approvals())
-	if err != nil {
-		return err
-	}
-	if location != "" {
-		if location, err = query.AbsoluteLocation("location", location); err != nil {
-			return err
-		}
-	}
-	var selected []engine.SavedApproval
-	for _, saved := range state.Saved {
-		if (location == "" || saved.Location == location) && (all || !expired(saved, a.Now())) {
-			selected = append(selected, saved)
-		}
-	}
-	rows := a.approvalRows(selected)
-	return render.Rows(a.Printer, rows, func() { a.approvalTable(rows, "No approvals. Answering a question with always saves one.") })
-}
-
-// approvalTable prints approvals as a table, or the text empty if rows is empty.
-func (a *app) approvalTable(rows []approvalRow, empty string) {
-	t := render.Table{Head: []string{"APPROVAL", "~ACTION", "~RESOURCE", "~LOCATION", "SAVED", "EXPIRES", "~BY"}, Empty: empty}
-	for _, r := range rows {
-		expires := "never"
-		switch {
-		case r.Expired:
-			expires = "expired"
-		case !render.TimeOf(r.Expires).IsZero():
-			expires = cmp.Or(a.Ago(render.TimeOf(r.Expires)), a.ShortTime(render.TimeOf(r.Expires)))
-		}
-		t.Add(render.ShortID(r.Approval), render.Printable(r.Action), render.OneLine(r.Resource, render.TextWidth), render.OneLine(r.Location, render.TextWidth), a.ShortTime(render.TimeOf(r.Saved)), expires,
-			render.Printable(render.ValueOf(r.Person)))
-	}
-	a.Table(t)
 }
 
 // approvalRevoke returns the command approval revoke.
@@ -157,12 +76,7 @@ func (a *app) revokeApprovals(ctx context.Context, ids []string, reason string) 
 		if err := p.Revoke(ctx, found, osUser(), reason); err != nil {
 			return err
 		}
-		rows := a.approvalRows(found)
-		return render.Rows(a.Printer, rows, func() {
-			for _, r := range rows {
-				a.Line("Revoked %s %s in %s.", render.Printable(r.Action), render.Printable(r.Resource), render.Printable(r.Location))
-			}
-		})
+		return views.PrintRevoked(a.Printer, found)
 	})
 }
 

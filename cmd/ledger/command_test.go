@@ -25,6 +25,7 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/verify"
+	"github.com/settlement-ledger/ledger/cmd/ledger/views"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
@@ -125,7 +126,7 @@ func TestWhatComesIsFollowed(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- a.tailEvents(ctx, s, query.EventFilter{Kinds: []string{"PromptAdmitted", "SessionInterrupted"}}, tail{1, true})
+		ended <- views.TailEvents(ctx, a.Printer, a.Opener, s, query.EventFilter{Kinds: []string{"PromptAdmitted", "SessionInterrupted"}}, views.Tail{Lines: 1, Follow: true})
 	}()
 	lines := bufio.NewScanner(read)
 	wantLine := func(want string) {

@@ -11,6 +11,7 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
+	"github.com/settlement-ledger/ledger/cmd/ledger/views"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/publish"
 )
@@ -134,7 +135,7 @@ func (a *app) poisonTable(c publish.Consumer) {
 		if p.Retry {
 			next = "again"
 		}
-		t.Add(p.Position.String(), streamText(p.Stream), strconv.FormatUint(uint64(p.Revision), 10), render.OneLine(p.Kind, 40),
+		t.Add(p.Position.String(), views.StreamName(p.Stream), strconv.FormatUint(uint64(p.Revision), 10), render.OneLine(p.Kind, 40),
 			strconv.Itoa(p.Tries), next, render.OneLine(p.LastError.Text, render.TextWidth))
 	}
 	a.Table(t)

@@ -8,6 +8,7 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
+	"github.com/settlement-ledger/ledger/cmd/ledger/views"
 	"github.com/spf13/cobra"
 )
 
@@ -27,7 +28,7 @@ scratch folder, which it removes.`,
 				return fault.Usage("demo is for people: it has no -o %s", a.Format)
 			}
 			listCalls := func(ctx context.Context, s *stores.Store) error {
-				return a.listCalls(ctx, s, callFilter{session: query.Last})
+				return views.ListCalls(ctx, a.Printer, s, views.CallFilter{Session: query.Last})
 			}
 			return demo.Run(cmd.Context(), demo.Config{Launcher: a.launcher(), Keep: keep, ListCalls: listCalls})
 		},

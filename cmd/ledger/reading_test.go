@@ -23,6 +23,7 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
+	"github.com/settlement-ledger/ledger/cmd/ledger/views"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
@@ -226,7 +227,7 @@ func TestAFolderIsFollowedPastItsProcesses(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- a.Read(ctx, func(s *stores.Store) error {
-			return a.tailEvents(ctx, s, query.EventFilter{Kinds: []string{"PromptAdmitted"}}, tail{1, true})
+			return views.TailEvents(ctx, a.Printer, a.Opener, s, query.EventFilter{Kinds: []string{"PromptAdmitted"}}, views.Tail{Lines: 1, Follow: true})
 		})
 		write.Close()
 	}()

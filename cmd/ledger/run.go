@@ -17,6 +17,7 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/sessions"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
+	"github.com/settlement-ledger/ledger/cmd/ledger/views"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
@@ -28,7 +29,7 @@ import (
 func (a *app) launcher() *sessions.Launcher {
 	return &sessions.Launcher{
 		Printer: a.Printer, Opener: a.Opener, Version: version(), Lease: a.lease,
-		Approver: a.approver, Person: osUser(), InputSummary: gist,
+		Approver: a.approver, Person: osUser(), InputSummary: views.MainField,
 	}
 }
 

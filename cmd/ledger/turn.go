@@ -1,19 +1,9 @@
 package main
 
 import (
-	"context"
-	"fmt"
-	"slices"
-	"strings"
-
 	"github.com/settlement-ledger/ledger/cmd/ledger/query"
-	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
-	"github.com/settlement-ledger/ledger/domain"
-	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/projections/calls"
-	"github.com/settlement-ledger/ledger/projections/catalog"
-	"github.com/settlement-ledger/ledger/projections/staleness"
+	"github.com/settlement-ledger/ledger/cmd/ledger/views"
 	"github.com/spf13/cobra"
 )
 
@@ -24,247 +14,17 @@ func (a *app) turnCommand() *cobra.Command {
 
 // turnShow returns the command ledger turn show.
 func (a *app) turnShow() *cobra.Command {
-	var full bool
+	var opts views.ShowOptions
 	cmd := &cobra.Command{
 		Use: "show [TURN]", Short: "Show what a turn offered the model, what it hid, and what has gone stale since",
 		Example: "  ledger turn show @last\n  ledger turn show trn_…4K2P9Q\n  ledger turn show 4K2P9Q -o json | jq '.tools[] | select(.stale)'",
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.complete(query.TurnWords),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.Read(cmd.Context(), func(s *stores.Store) error { return a.showTurn(cmd.Context(), s, query.OrLast(args), full) })
+			return a.Read(cmd.Context(), func(s *stores.Store) error {
+				return views.ShowTurn(cmd.Context(), a.Printer, s, query.OrLast(args), opts)
+			})
 		},
 	}
-	fullFlag(cmd, &full)
+	fullFlag(cmd, &opts.FullInputs)
 	return cmd
-}
-
-// A turnDetail is the JSON result of ledger turn show: the tools that a turn offered
-// the model and hid from it, and the calls that followed.
-type turnDetail struct {
-	Turn     domain.TurnID    `json:"turn"`
-	Session  domain.SessionID `json:"session"`
-	Message  domain.MessageID `json:"message"` // the reply that the turn was made for
-	Agent    *domain.AgentID  `json:"agent"`
-	Model    *string          `json:"model"`
-	Event    domain.EventID   `json:"event"` // the TurnMaterialized of the turn, the first if an import has several
-	Position events.Position  `json:"position"`
-	Time     render.Timestamp `json:"time"`
-	Rules    *string          `json:"rules"`    // digest of the permission rules in force; null: not recorded
-	Disabled bool             `json:"disabled"` // no tool was offered, as the turn was the last step allowed
-	Observed bool             `json:"observed"` // an import saw the use of these tools; the turn may have offered others
-	Tools    []turnTool       `json:"tools"`    // in the order in which the model saw them
-	Hidden   []hiddenTool     `json:"hidden"`   // tools that permission rules hid from the model
-	Calls    []callRow        `json:"calls"`
-	calls    []calls.Call     // the same as Calls, for the table
-}
-
-// A turnTool is a tool that a turn offered, compared with the registration that is
-// in effect now.
-type turnTool struct {
-	offeredRow
-	Placement   *string          `json:"placement"` // of the layer of the registration
-	Location    *string          `json:"location"`  // of the layer of the registration
-	Description *string          `json:"description"`
-	Action      *string          `json:"action"`
-	Idempotent  bool             `json:"idempotent"`
-	Registered  render.Timestamp `json:"registered"`
-	Stale       bool             `json:"stale"`      // the offered registration is no longer in effect
-	Agrees      bool             `json:"agrees"`     // the effective registration has the same definition
-	Effective   *offeredRow      `json:"effective"`  // the registration now in effect; null: no registration
-	ChangedBy   *placeRow        `json:"changed_by"` // the event that made the tool stale
-}
-
-// A hiddenTool is a tool that a turn hid from the model, with the permission rule
-// that hid it.
-type hiddenTool struct {
-	offeredRow
-	Rule domain.Rule `json:"rule"`
-}
-
-// showTurn prints the turn that id refers to.
-func (a *app) showTurn(ctx context.Context, s *stores.Store, id string, full bool) error {
-	state, err := stores.Current(ctx, s, calls.Projection())
-	if err != nil {
-		return err
-	}
-	stale, err := stores.Current(ctx, s, staleness.Projection())
-	if err != nil {
-		return err
-	}
-	tools, err := stores.Current(ctx, s, catalog.Projection())
-	if err != nil {
-		return err
-	}
-	turn, err := query.Turn(stale, state.Sessions(), id)
-	if err != nil {
-		return err
-	}
-	d := turnDetail{
-		Turn: turn.Turn, Session: turn.Session, Event: turn.Event,
-		Tools: []turnTool{}, Hidden: []hiddenTool{}, Calls: []callRow{},
-	}
-	var offered []domain.Offered
-	for v, err := range s.Ledger.Read(ctx, events.SessionStream(turn.Session), 0) {
-		if err != nil {
-			return err
-		}
-		if e, ok := v.Event.(events.TurnMaterialized); ok && e.Turn == turn.Turn {
-			offered = d.take(e, v, offered)
-		}
-	}
-	for _, o := range offered {
-		tool, err := turnToolOf(ctx, s, tools, turn, o)
-		if err != nil {
-			return err
-		}
-		d.Tools = append(d.Tools, tool)
-	}
-	d.calls = slices.DeleteFunc(state.Calls(), func(c calls.Call) bool { return c.Turn != turn.Turn })
-	asked, err := query.CallsWithInputs(ctx, s, d.calls)
-	if err != nil {
-		return err
-	}
-	d.Calls = rowsOf(asked, full)
-	return a.Object(d, func() {
-		a.turnPage(d)
-		a.turnCalls(asked, full)
-	})
-}
-
-// take adds an event of the turn to d and returns offered with its tools. Only the
-// first event sets the other fields of d; an import may add tools in later ones.
-func (d *turnDetail) take(e events.TurnMaterialized, v events.Envelope, offered []domain.Offered) []domain.Offered {
-	if v.ID == d.Event {
-		d.Message, d.Agent, d.Model = e.Message, render.OrNull(e.Agent), render.OrNull(e.Model)
-		d.Rules = render.OrNull(e.Rules)
-		d.Position, d.Time, d.Disabled, d.Observed = v.Position, render.Timestamp(v.Time), e.Disabled, e.Observed
-	}
-	for _, o := range e.Tools {
-		if !slices.Contains(offered, o) {
-			offered = append(offered, o)
-		}
-	}
-	for _, h := range e.Hidden {
-		d.Hidden = append(d.Hidden, hiddenTool{*offeredRowOf(h.Offered), h.Rule})
-	}
-	return offered
-}
-
-// turnToolOf compares an offered tool with the catalog and finds the event that made
-// it stale.
-func turnToolOf(ctx context.Context, s *stores.Store, state *catalog.State, turn staleness.Turn, o domain.Offered) (turnTool, error) {
-	verdict := staleness.Judge(state, turn.Layers, o)
-	t := turnTool{
-		offeredRow: offeredRow{o.Name, o.Registration, o.Layer, render.OrNull(o.Fingerprint.String())},
-		Stale:      verdict.Stale, Agrees: verdict.Agrees, Effective: offeredRowOf(verdict.Effective),
-	}
-	if layer, ok := state.Layer(o.Layer); ok {
-		t.Placement, t.Location = render.OrNull(layer.Placement.String()), render.OrNull(layer.Location)
-		for _, r := range layer.Registrations {
-			if r.ID == o.Registration {
-				t.describe(r, o.Name)
-			}
-		}
-	}
-	if verdict.ChangedBy.IsZero() {
-		return t, nil
-	}
-	v, found, err := findEvent(ctx, s, turn.Layers, verdict.ChangedBy)
-	if found {
-		t.ChangedBy = render.OrNull(placeRowOf(v))
-	}
-	return t, err
-}
-
-// describe fills in the definition of the tool from its registration.
-func (t *turnTool) describe(r catalog.Registration, name domain.Name) {
-	t.Registered = render.Timestamp(r.At)
-	for _, tool := range r.Tools {
-		if tool.Name == name {
-			t.Description, t.Action, t.Idempotent = render.OrNull(tool.Description), render.OrNull(tool.Action), tool.Idempotent
-		}
-	}
-}
-
-// turnPage prints a turn and its tools for a person.
-func (a *app) turnPage(d turnDetail) {
-	a.Fields(
-		"turn", d.Turn.String(), "session", d.Session.String(), "for reply", d.Message.String(),
-		"agent", render.Printable(word(d.Agent)), "model", render.Printable(render.ValueOf(d.Model)),
-		"time", a.LongTime(render.TimeOf(d.Time)), "position", d.Position.String(), "rules", render.ValueOf(d.Rules), "calls", a.outcomeCounts(d.calls),
-	)
-	a.Line("")
-	if d.Observed {
-		a.Line("An import observed these tools by their names; others may have been offered.\n")
-	}
-	t := render.Table{Head: []string{"~TOOL", "REGISTRATION", "~LAYER", "?FINGERPRINT", "NOW", "~DESCRIPTION"}, Empty: "No tools were offered."}
-	for _, tool := range d.Tools {
-		t.Add(string(tool.Tool), render.ShortID(tool.Registration), strings.TrimSpace(render.ValueOf(tool.Placement)+" "+render.Printable(render.ValueOf(tool.Location))),
-			fingerprintText(tool.Fingerprint), a.currency(tool), render.OneLine(render.ValueOf(tool.Description), render.TextWidth))
-	}
-	a.Table(t)
-	for _, tool := range d.Tools {
-		if tool.Stale {
-			a.Line("\n%s is stale since %s", a.Styled(render.Bold, string(tool.Tool)), a.placeText(tool.ChangedBy))
-		}
-	}
-	if len(d.Hidden) > 0 {
-		a.Line("\n%s", a.Styled(render.Bold, "hidden from the model"))
-		for _, h := range d.Hidden {
-			a.Line("  %s  %s  by %s", h.Tool, render.ShortID(h.Registration), ruleText(&h.Rule))
-		}
-	}
-}
-
-// turnCalls prints the calls of a turn for a person.
-func (a *app) turnCalls(all []query.CallWithInput, full bool) {
-	if len(all) == 0 {
-		return
-	}
-	a.Line("\n%s", a.Styled(render.Bold, "called"))
-	t := render.Table{Head: []string{"CALL", "~TOOL", "OUTCOME", "~INPUT"}, Unlimited: full}
-	for _, c := range all {
-		t.Add(render.ShortCallID(c.ID), render.OneLine(c.Tool, 30), a.Outcome(render.OutcomeOf(c.Call)), inputText(c.Input, full))
-	}
-	a.Table(t)
-}
-
-// currency returns whether an offered tool is still in effect, for a person.
-func (a *app) currency(t turnTool) string {
-	switch {
-	case !t.Stale:
-		return a.Styled(render.Green, "✓ in effect")
-	case t.Effective == nil:
-		return a.Styled(render.Yellow, "≠ gone")
-	case t.Agrees:
-		return a.Styled(render.Yellow, "≠ replaced by the same")
-	}
-	return a.Styled(render.Yellow, "≠ replaced")
-}
-
-// fingerprintText returns the first twelve characters of a fingerprint.
-func fingerprintText(f *string) string {
-	if f == nil {
-		return "not known"
-	}
-	return (*f)[:12]
-}
-
-// word returns the string that v points to, and "" for nil.
-func word[T ~string](v *T) string {
-	if v == nil {
-		return ""
-	}
-	return string(*v)
-}
-
-// layerText returns the placement and the short ID of a layer.
-func layerText(l catalog.Layer) string {
-	text := l.Placement.String()
-	if l.Location != "" {
-		text += " " + render.Printable(l.Location)
-	}
-	if !l.Session.IsZero() {
-		text += " " + render.ShortID(l.Session)
-	}
-	return fmt.Sprintf("%s layer %s", text, render.ShortID(l.ID))
 }

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"runtime/debug"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/views"
 	"github.com/spf13/cobra"
 )
 
@@ -46,7 +47,7 @@ func (a *app) versionCommand() *cobra.Command {
 		Example: "  ledger version\n  ledger version -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			row := versionRow{version(), schemaVersion, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+			row := versionRow{version(), views.SchemaVersion, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
 			return a.Object(row, func() {
 				a.Line("ledger %s (schema %d, %s, %s)", row.Version, row.SchemaVersion, row.Go, row.Platform)
 			})

@@ -1,4 +1,4 @@
-package main
+package views
 
 import (
 	"cmp"
@@ -9,41 +9,41 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// callPage prints a call for a person: its fields, then one section for each text, then its
+// printCall prints a call for a person: its fields, then one section for each text, then its
 // events. Empty fields and sections are omitted.
-func (a *app) callPage(d callDetail) {
-	c := d.known
-	a.Fields(
-		"call", render.Printable(string(c.ID)), "tool", render.Printable(c.Tool), "outcome", a.Outcome(d.Outcome)+a.outcomeMore(d),
+func printCall(out *render.Printer, d callDetail) {
+	c := d.call
+	out.Fields(
+		"call", render.Printable(string(c.ID)), "tool", render.Printable(c.Tool), "outcome", out.Outcome(d.Outcome)+outcomeSuffix(out, d),
 		"session", c.Session.String(), "turn", render.StringOf(d.Turn), "message", c.Message.String(), "agent", render.Printable(string(c.Agent)),
-		"asked", a.LongTime(c.Asked), "started", a.LongTime(c.Started), "settled", strings.TrimSpace(a.LongTime(c.Settled)+"  "+render.Took(c)),
+		"asked", out.LongTime(c.Asked), "started", out.LongTime(c.Started), "settled", strings.TrimSpace(out.LongTime(c.Settled)+"  "+render.Took(c)),
 		"settlement", render.StringOf(d.Settlement), "process", render.StringOf(d.Process),
-		"offered", a.offeredText(d.Offered), "effective", a.effectiveText(d), "changed by", a.placeText(d.ChangedBy),
+		"offered", offeredText(out, d.Offered), "effective", effectiveText(out, d), "changed by", placeText(out, d.ChangedBy),
 		"rule", ruleText(d.Rule), "allowed by", rulesText(d.Allowed), "detail", indented(render.ValueOf(d.Detail)),
 	)
-	a.section("input", render.Indented(d.Input))
-	a.section("input that ran", render.Indented(d.InputRan))
-	a.permissionSection(d.Permissions)
-	a.section("the model reads", a.readingText(d.Reading))
+	printSection(out, "input", render.Indented(d.Input))
+	printSection(out, "input that ran", render.Indented(d.InputRan))
+	printPermissions(out, d.Permissions)
+	printSection(out, "the model reads", modelResultText(out, d.Reading))
 	if d.Reading != nil && d.Reading.Structured == nil {
-		a.section("structured", render.Indented(d.Structured))
+		printSection(out, "structured", render.Indented(d.Structured))
 	}
-	a.retainedSection(d.Retained, d.Lost)
+	printRetained(out, d.Retained, d.Lost)
 	if d.Progress != nil {
-		a.section("last progress", strings.TrimSpace(contentText(d.Progress.Content)+"\n"+render.Indented(d.Progress.Structured)))
+		printSection(out, "last progress", strings.TrimSpace(contentText(d.Progress.Content)+"\n"+render.Indented(d.Progress.Structured)))
 	}
 	for _, late := range d.LateResults {
-		a.section("late result", fmt.Sprintf("%s %s\n%s", a.Outcome(late.Outcome), a.LongTime(render.TimeOf(late.Time)), render.ValueOf(late.Text)))
+		printSection(out, "late result", fmt.Sprintf("%s %s\n%s", out.Outcome(late.Outcome), out.LongTime(render.TimeOf(late.Time)), render.ValueOf(late.Text)))
 	}
-	a.Line("\n%s", a.Styled(render.Bold, "events"))
-	a.Table(a.placeTable(d.Timeline))
+	out.Line("\n%s", out.Styled(render.Bold, "events"))
+	out.Table(placeTable(out, d.Timeline))
 }
 
-// outcomeMore returns a suffix of the outcome: whether the call began, or when it was
+// outcomeSuffix returns a suffix of the outcome: whether the call began, or when it was
 // interrupted. It is empty for a call that ran to its end.
-func (a *app) outcomeMore(d callDetail) string {
+func outcomeSuffix(out *render.Printer, d callDetail) string {
 	switch {
-	case d.known.Asked.IsZero():
+	case d.call.Asked.IsZero():
 		return ", and nobody asked for it"
 	case d.Outcome == render.OpenOutcome && d.Began:
 		return ", it began"
@@ -60,7 +60,7 @@ func (a *app) outcomeMore(d callDetail) string {
 }
 
 // offeredText describes a registration: ID, layer and the first 12 digits of the fingerprint.
-func (a *app) offeredText(o *offeredRow) string {
+func offeredText(out *render.Printer, o *offeredRow) string {
 	if o == nil {
 		return ""
 	}
@@ -73,7 +73,7 @@ func (a *app) offeredText(o *offeredRow) string {
 
 // effectiveText describes the registration that was in effect, or "the same" if it is the one
 // that the turn offered. It is empty for a call that was not resolved.
-func (a *app) effectiveText(d callDetail) string {
+func effectiveText(out *render.Printer, d callDetail) string {
 	switch {
 	case d.Offered == nil && d.Effective == nil || d.settled == nil && d.Effective == nil:
 		return ""
@@ -82,21 +82,21 @@ func (a *app) effectiveText(d callDetail) string {
 	case d.Offered != nil && d.Offered.Registration == d.Effective.Registration:
 		return "the same"
 	case d.Agrees != nil && *d.Agrees:
-		return a.offeredText(d.Effective) + " (the same definition)"
+		return offeredText(out, d.Effective) + " (the same definition)"
 	}
-	return a.offeredText(d.Effective)
+	return offeredText(out, d.Effective)
 }
 
 // placeText describes the event that changed the registration in effect. The kind is empty if
-// blame did not find the event.
-func (a *app) placeText(p *placeRow) string {
+// findChange did not find the event.
+func placeText(out *render.Printer, p *eventPlace) string {
 	if p == nil {
 		return ""
 	}
 	if p.Kind == "" {
 		return p.Event.String() + " " + p.What
 	}
-	return fmt.Sprintf("%s at position %s, %s: %s", p.Kind, p.Position, a.ShortTime(render.TimeOf(p.Time)), p.What)
+	return fmt.Sprintf("%s at position %s, %s: %s", p.Kind, p.Position, out.ShortTime(render.TimeOf(p.Time)), p.What)
 }
 
 // ruleText returns a permission rule in one line: effect, action, resource and source.
@@ -107,7 +107,7 @@ func ruleText(r *domain.Rule) string {
 	return render.Printable(strings.TrimSpace(fmt.Sprintf("%s %s %s  %s", r.Effect, r.Action, r.Resource, r.Source)))
 }
 
-// rulesText returns one line for each rule, indented for a field of callPage.
+// rulesText returns one line for each rule, indented for a field of printCall.
 func rulesText(rules []domain.Rule) string {
 	lines := make([]string, len(rules))
 	for i, r := range rules {
@@ -116,26 +116,26 @@ func rulesText(rules []domain.Rule) string {
 	return indented(strings.Join(lines, "\n"))
 }
 
-// permissionSection prints each permission request of a call with its decision, the preview
+// printPermissions prints each permission request of a call with its decision, the preview
 // that the person saw, the rule that decided, and the feedback of the person.
-func (a *app) permissionSection(all []permissionRow) {
+func printPermissions(out *render.Printer, all []permissionRow) {
 	if len(all) == 0 {
 		return
 	}
-	a.Line("\n%s", a.Styled(render.Bold, "permissions"))
+	out.Line("\n%s", out.Styled(render.Bold, "permissions"))
 	for _, p := range all {
-		answer := a.Styled(render.Yellow, "waits for a decision")
+		answer := out.Styled(render.Yellow, "waits for a decision")
 		if p.Effect != nil {
 			by := strings.TrimSpace(render.ValueOf(p.By) + " " + render.Printable(render.ValueOf(p.Person)))
-			answer = fmt.Sprintf("%s (%s) by %s after %dms", a.effect(*p.Effect), render.ValueOf(p.Scope), by, *p.WaitedMS)
+			answer = fmt.Sprintf("%s (%s) by %s after %dms", effect(out, *p.Effect), render.ValueOf(p.Scope), by, *p.WaitedMS)
 		}
-		a.Line("  %s %s: %s", render.Printable(p.Action), render.Printable(strings.Join(p.Resources, ", ")), answer)
+		out.Line("  %s %s: %s", render.Printable(p.Action), render.Printable(strings.Join(p.Resources, ", ")), answer)
 		if p.Shown != nil {
-			a.Line("    shown: %s", shownText(*p.Shown))
+			out.Line("    shown: %s", shownText(*p.Shown))
 		}
 		for _, more := range []string{ruleText(p.Rule), render.Printable(render.ValueOf(p.Feedback))} {
 			if more != "" {
-				a.Line("    %s", indented(more))
+				out.Line("    %s", indented(more))
 			}
 		}
 	}
@@ -152,37 +152,37 @@ func shownText(s domain.Preview) string {
 }
 
 // effect colors the effect of a decision: green for allow, magenta for any other.
-func (a *app) effect(word string) string {
+func effect(out *render.Printer, word string) string {
 	if word == domain.Allow.String() {
-		return a.Styled(render.Green, word)
+		return out.Styled(render.Green, word)
 	}
-	return a.Styled(render.Magenta, word)
+	return out.Styled(render.Magenta, word)
 }
 
-// retainedSection lists the stored outputs of a call, with the command that prints each of
+// printRetained lists the stored outputs of a call, with the command that prints each of
 // them. The number lost counts bytes that the tool dropped.
-func (a *app) retainedSection(all []retainedRow, lost int64) {
+func printRetained(out *render.Printer, all []retainedRow, lost int64) {
 	if len(all) == 0 {
 		return
 	}
 	if lost > 0 {
-		a.Line("\n%s", a.Styled(render.Yellow, fmt.Sprintf("%d bytes of the output were lost by the tool; the rest is kept", lost)))
+		out.Line("\n%s", out.Styled(render.Yellow, fmt.Sprintf("%d bytes of the output were lost by the tool; the rest is kept", lost)))
 	} else {
-		a.Line("\n%s", a.Styled(render.Bold, "kept whole"))
+		out.Line("\n%s", out.Styled(render.Bold, "kept whole"))
 	}
 	for _, r := range all {
-		a.Line("  %s  %s, %d lines, %s", r.Ref, render.Bytes(r.Bytes), r.Lines, r.MIME)
-		a.Line("    sha256 %s", r.SHA256)
+		out.Line("  %s  %s, %d lines, %s", r.Ref, render.Bytes(r.Bytes), r.Lines, r.MIME)
+		out.Line("    sha256 %s", r.SHA256)
 		if pruned := render.TimeOf(r.Pruned); !pruned.IsZero() {
-			a.Line("    %s", a.Styled(render.Yellow, "pruned "+a.LongTime(pruned)))
+			out.Line("    %s", out.Styled(render.Yellow, "pruned "+out.LongTime(pruned)))
 			continue
 		}
-		a.Line("    read it: %s", r.Command)
+		out.Line("    read it: %s", r.Command)
 	}
 }
 
-// readingText returns the result that the model reads, as text.
-func (a *app) readingText(r *readingRow) string {
+// modelResultText returns the result that the model reads, as text.
+func modelResultText(out *render.Printer, r *modelResult) string {
 	if r == nil {
 		return ""
 	}
@@ -211,22 +211,22 @@ func contentText(content domain.Contents) string {
 	return strings.Join(parts, "\n")
 }
 
-// section prints a title and an indented body. It prints nothing if the body is empty.
-func (a *app) section(title, body string) {
+// printSection prints a title and an indented body. It prints nothing if the body is empty.
+func printSection(out *render.Printer, title, body string) {
 	if body = strings.TrimRight(body, "\n"); body == "" {
 		return
 	}
-	a.Line("\n%s\n  %s", a.Styled(render.Bold, title), indented(render.Printable(body)))
+	out.Line("\n%s\n  %s", out.Styled(render.Bold, title), indented(render.Printable(body)))
 }
 
 // indented indents every line but the first by two columns.
 func indented(text string) string { return strings.ReplaceAll(text, "\n", "\n  ") }
 
 // placeTable returns a table of events with their positions.
-func (a *app) placeTable(places []placeRow) render.Table {
+func placeTable(out *render.Printer, places []eventPlace) render.Table {
 	t := render.Table{Head: []string{">POSITION", "?>REVISION", "TIME", "?EVENT", "~KIND", "~WHAT"}, Empty: "None."}
 	for _, p := range places {
-		t.Add(p.Position.String(), fmt.Sprint(p.Revision), a.Milliseconds(render.TimeOf(p.Time)), render.ShortID(p.Event), p.Kind, render.OneLine(p.What, render.TextWidth))
+		t.Add(p.Position.String(), fmt.Sprint(p.Revision), out.Milliseconds(render.TimeOf(p.Time)), render.ShortID(p.Event), p.Kind, render.OneLine(p.What, render.TextWidth))
 	}
 	return t
 }

@@ -1,4 +1,4 @@
-package main
+package views
 
 import (
 	"fmt"
@@ -10,11 +10,11 @@ import (
 )
 
 // summary returns the content of an event on one line of at most 120 characters.
-func summary(e events.Event) string { return render.OneLine(said(e), 120) }
+func summary(e events.Event) string { return render.OneLine(describe(e), 120) }
 
-// said returns the content of an event that belongs to no session, and hands all
-// others to saidInSession.
-func said(e events.Event) string {
+// describe returns the content of an event that belongs to no session, and hands all
+// others to describeSessionEvent.
+func describe(e events.Event) string {
 	switch e := e.(type) {
 	case events.ProcessStarted:
 		return fmt.Sprintf("%s %s, process %d on %s", e.Program, e.Version, e.PID, e.Host)
@@ -23,9 +23,9 @@ func said(e events.Event) string {
 	case events.ProcessStopped:
 		return e.Reason
 	case events.LayerOpened:
-		return saidOfLayer(e)
+		return describeLayer(e)
 	case events.ToolsRegistered:
-		return saidOfTools(e)
+		return describeTools(e)
 	case events.RegistrationClosed:
 		return render.ShortID(e.Registration) + " " + e.Reason
 	case events.LayerClosed:
@@ -35,26 +35,26 @@ func said(e events.Event) string {
 	case events.Unknown:
 		return fmt.Sprintf("not known to this program, version %d, %s", e.Version, render.Bytes(int64(len(e.Data))))
 	}
-	return saidInSession(e)
+	return describeSessionEvent(e)
 }
 
-// saidInSession returns the content of an event of a session.
-func saidInSession(e events.Event) string {
+// describeSessionEvent returns the content of an event of a session.
+func describeSessionEvent(e events.Event) string {
 	switch e := e.(type) {
 	case events.SessionOpened:
-		return fmt.Sprintf("%s in %s, %s", e.Agent, e.Location, origin(e.Origin))
+		return fmt.Sprintf("%s in %s, %s", e.Agent, e.Location, originText(e.Origin))
 	case events.PromptAdmitted:
 		return e.Text
 	case events.TurnMaterialized:
-		return saidOfTurn(e)
+		return describeTurn(e)
 	case events.ReplyReceived:
-		return saidInReply(e)
+		return describeReply(e)
 	case events.ReplyRefused:
-		return saidInRefusal(e)
+		return describeRefusal(e)
 	case events.PermissionRequested:
 		return e.Action + " " + strings.Join(e.Resources, ", ")
 	case events.PermissionDecided:
-		return saidOfDecision(e)
+		return describeDecision(e)
 	case events.ApprovalSaved:
 		return e.Action + " " + e.Resource
 	case events.ApprovalRevoked:
@@ -64,15 +64,15 @@ func saidInSession(e events.Event) string {
 	case events.SessionClosed:
 		return e.Reason
 	}
-	if text := saidAround(e); text != "" {
+	if text := describeContextEvent(e); text != "" {
 		return text
 	}
-	return saidOfCall(e)
+	return describeCallEvent(e)
 }
 
-// saidAround returns the content of an event about the surroundings of calls
+// describeContextEvent returns the content of an event about the surroundings of calls
 // (settings, context, commands), and "" for any other kind.
-func saidAround(e events.Event) string {
+func describeContextEvent(e events.Event) string {
 	var parts []string
 	switch e := e.(type) {
 	case events.SettingChanged:
@@ -101,14 +101,14 @@ func saidAround(e events.Event) string {
 	return strings.Join(strings.Fields(strings.Join(parts, " ")), " ")
 }
 
-// saidOfCall returns the content of an event about a call, and "" for any other
+// describeCallEvent returns the content of an event about a call, and "" for any other
 // kind.
-func saidOfCall(e events.Event) string {
+func describeCallEvent(e events.Event) string {
 	switch e := e.(type) {
 	case events.CallStarted:
 		return e.Tool + " " + render.ShortCallID(e.Call)
 	case events.CallSettled:
-		return fmt.Sprintf("%s %s %s %s", e.Outcome, e.Tool, render.ShortCallID(e.Call), read(e))
+		return fmt.Sprintf("%s %s %s %s", e.Outcome, e.Tool, render.ShortCallID(e.Call), resultText(e))
 	case events.LateResultObserved:
 		return fmt.Sprintf("%s %s %s, after %s", e.Outcome, e.Tool, render.ShortCallID(e.Call), render.ShortID(e.Settlement))
 	case events.LoopDetected:
@@ -117,8 +117,8 @@ func saidOfCall(e events.Event) string {
 	return ""
 }
 
-// read returns the result of a call in the form that the model reads.
-func read(e events.CallSettled) string {
+// resultText returns the result of a call in the form that the model reads.
+func resultText(e events.CallSettled) string {
 	r := e.Settlement(domain.EventID{}).ToolResult()
 	switch {
 	case r.Error != "":
@@ -131,8 +131,8 @@ func read(e events.CallSettled) string {
 	return r.Content.Text()
 }
 
-// saidOfLayer returns the placement of an opened layer.
-func saidOfLayer(e events.LayerOpened) string {
+// describeLayer returns the placement of an opened layer.
+func describeLayer(e events.LayerOpened) string {
 	text := e.Placement.String()
 	if e.Location != "" {
 		text += " " + e.Location
@@ -146,8 +146,8 @@ func saidOfLayer(e events.LayerOpened) string {
 	return text
 }
 
-// saidOfTools returns the names of registered tools and the first refusal.
-func saidOfTools(e events.ToolsRegistered) string {
+// describeTools returns the names of registered tools and the first refusal.
+func describeTools(e events.ToolsRegistered) string {
 	names := make([]string, len(e.Tools))
 	for i, t := range e.Tools {
 		names[i] = string(t.Name)
@@ -159,8 +159,8 @@ func saidOfTools(e events.ToolsRegistered) string {
 	return strings.TrimSpace(text)
 }
 
-// saidOfTurn returns the number and the names of the tools that a turn offered.
-func saidOfTurn(e events.TurnMaterialized) string {
+// describeTurn returns the number and the names of the tools that a turn offered.
+func describeTurn(e events.TurnMaterialized) string {
 	names := make([]string, len(e.Tools))
 	for i, t := range e.Tools {
 		names[i] = string(t.Name)
@@ -181,49 +181,49 @@ func saidOfTurn(e events.TurnMaterialized) string {
 	return text
 }
 
-// saidInReply returns the text of a reply, and the name and the input of each call.
-func saidInReply(e events.ReplyReceived) string {
-	parts := []string{repliedWords(e)}
+// describeReply returns the text of a reply, and the name and the input of each call.
+func describeReply(e events.ReplyReceived) string {
+	parts := []string{replyBody(e)}
 	for _, c := range e.Calls {
-		parts = append(parts, "["+render.OneLine(c.Name, 30)+" "+render.OneLine(gist(c.Input), 40)+"]")
+		parts = append(parts, "["+render.OneLine(c.Name, 30)+" "+render.OneLine(MainField(c.Input), 40)+"]")
 	}
 	return strings.TrimSpace(strings.Join(parts, " "))
 }
 
-// repliedText returns the text of a reply and the number of its calls, for a
+// replyText returns the text of a reply and the number of its calls, for a
 // timeline that shows each call in its own row.
-func repliedText(e events.ReplyReceived) string {
-	text := repliedWords(e)
+func replyText(e events.ReplyReceived) string {
+	text := replyBody(e)
 	if len(e.Calls) > 0 {
 		text += " [" + render.Count(len(e.Calls), "call") + "]"
 	}
 	return render.OneLine(text, 120)
 }
 
-// repliedWords returns the text of a reply. A reply with neither text nor calls
+// replyBody returns the text of a reply. A reply with neither text nor calls
 // yields the model's thinking.
-func repliedWords(e events.ReplyReceived) string {
+func replyBody(e events.ReplyReceived) string {
 	if e.Text == "" && e.Thinking != "" && len(e.Calls) == 0 {
 		return "(thinking) " + e.Thinking
 	}
 	return e.Text
 }
 
-// saidInRefusal returns the reason for which a reply was refused, its text and its
+// describeRefusal returns the reason for which a reply was refused, its text and its
 // calls.
-func saidInRefusal(e events.ReplyRefused) string {
+func describeRefusal(e events.ReplyRefused) string {
 	parts := []string{e.Reason + ";"}
 	if e.Text != "" {
 		parts = append(parts, e.Text)
 	}
 	for _, c := range e.Calls {
-		parts = append(parts, fmt.Sprintf("[%s %q %s]", c.Name, c.ID, gist(c.Input)))
+		parts = append(parts, fmt.Sprintf("[%s %q %s]", c.Name, c.ID, MainField(c.Input)))
 	}
 	return strings.Join(parts, " ")
 }
 
-// saidOfDecision returns the effect of a permission decision and its author.
-func saidOfDecision(e events.PermissionDecided) string {
+// describeDecision returns the effect of a permission decision and its author.
+func describeDecision(e events.PermissionDecided) string {
 	text := fmt.Sprintf("%s %s by %s", e.Effect, e.Scope, e.By)
 	if e.Rule.Source != "" {
 		text += " " + e.Rule.Source
@@ -234,7 +234,7 @@ func saidOfDecision(e events.PermissionDecided) string {
 	return text
 }
 
-// origin returns the origin of a session: its kind and the format of an import.
-func origin(o events.Origin) string {
+// originText returns the origin of a session: its kind and the format of an import.
+func originText(o events.Origin) string {
 	return strings.Join(strings.Fields(string(o.Kind)+" "+o.Format), " ")
 }

@@ -1,4 +1,4 @@
-package main
+package views
 
 import (
 	"context"
@@ -10,25 +10,9 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
-	"github.com/spf13/cobra"
 )
 
-// callShow returns the command call show.
-func (a *app) callShow() *cobra.Command {
-	return &cobra.Command{
-		Use: "show [CALL]", Short: "Show a call: what was asked, offered, permitted, read, and each of its events",
-		Long: `Show all that is on record of a call. CALL is the provider's id of the call,
-MESSAGE/CALL where that id came in several messages, or the event of its
-settlement; shortened or not.`,
-		Example: "  ledger call show @last\n  ledger call show toolu_01A\n  ledger call show msg_…4K2P9Q/call_1 -o json",
-		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.complete(query.CallWords),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.Read(cmd.Context(), func(s *stores.Store) error { return a.showCall(cmd.Context(), s, query.OrLast(args)) })
-		},
-	}
-}
-
-// A callDetail is the result of call show: all recorded facts about a call. showCall fills it
+// A callDetail is the result of call show: all recorded facts about a call. ShowCall fills it
 // from the fold of all calls and from the events of the session's stream, in their order.
 type callDetail struct {
 	callRow
@@ -36,12 +20,12 @@ type callDetail struct {
 	Offered      *offeredRow         `json:"offered"`      // the registration that the turn offered
 	Effective    *offeredRow         `json:"effective"`    // the registration in effect when the call was resolved
 	Agrees       *bool               `json:"agrees"`       // whether both have the same known fingerprint; null: not resolved
-	ChangedBy    *placeRow           `json:"changed_by"`   // the event that took the offered registration out of effect
+	ChangedBy    *eventPlace         `json:"changed_by"`   // the event that took the offered registration out of effect
 	Interruption *string             `json:"interruption"` // the cause; null: the call was not interrupted
 	Rule         *domain.Rule        `json:"rule"`         // the rule that denied the call
 	Allowed      []domain.Rule       `json:"allowed"`      // the rules that granted its permissions without asking a person
 	Detail       *string             `json:"detail"`       // error text for the operator, which the model does not read
-	Reading      *readingRow         `json:"reading"`      // the result as the model reads it; null: not settled
+	Reading      *modelResult        `json:"reading"`      // the result as the model reads it; null: not settled
 	Content      domain.Contents     `json:"content"`      // of the settlement
 	Structured   json.RawMessage     `json:"structured"`   // of the settlement
 	Retained     []retainedRow       `json:"retained"`     // the outputs in managed storage
@@ -50,9 +34,9 @@ type callDetail struct {
 	Permissions  []permissionRow     `json:"permissions"`  // in the order of the requests
 	LateResults  []lateRow           `json:"late_results"` // observed after the settlement
 	Process      *domain.ProcessID   `json:"process"`      // the process that ran the call
-	Timeline     []placeRow          `json:"timeline"`     // the events of the session that concern the call
+	Timeline     []eventPlace        `json:"timeline"`     // the events of the session that concern the call
 	settled      *events.CallSettled // nil: the call has no settlement
-	known        calls.Call          // the call in the fold
+	call         calls.Call          // the call in the fold
 }
 
 // An offeredRow is a registration in results: one that a turn offered, or one in effect.
@@ -63,16 +47,16 @@ type offeredRow struct {
 	Fingerprint  *string               `json:"fingerprint"` // of the definition; null: unknown
 }
 
-// offeredRowOf converts a registration. It returns nil for the zero Offered.
-func offeredRowOf(o domain.Offered) *offeredRow {
+// newOfferedRow converts a registration. It returns nil for the zero Offered.
+func newOfferedRow(o domain.Offered) *offeredRow {
 	if o.IsZero() {
 		return nil
 	}
 	return &offeredRow{o.Name, o.Registration, o.Layer, render.OrNull(o.Fingerprint.String())}
 }
 
-// A readingRow is the result that the model reads. One field besides Type is set.
-type readingRow struct {
+// A modelResult is the result that the model reads. One field besides Type is set.
+type modelResult struct {
 	Type       string          `json:"type"` // error, text, content or json
 	Error      *string         `json:"error"`
 	Text       *string         `json:"text"`
@@ -114,8 +98,8 @@ type lateRow struct {
 	Text    *string          `json:"text"`
 }
 
-// showCall prints the call that id names; @last is the call that the model asked for last.
-func (a *app) showCall(ctx context.Context, s *stores.Store, id string) error {
+// ShowCall prints the call that id names; @last is the call that the model asked for last.
+func ShowCall(ctx context.Context, out *render.Printer, s *stores.Store, id string) error {
 	state, err := stores.Current(ctx, s, calls.Projection())
 	if err != nil {
 		return err
@@ -125,36 +109,36 @@ func (a *app) showCall(ctx context.Context, s *stores.Store, id string) error {
 		return err
 	}
 	d := callDetail{
-		callRow: rowOf(query.CallWithInput{Call: c}, true), known: c, Process: render.OrNull(c.Process),
-		Retained: []retainedRow{}, Permissions: []permissionRow{}, Allowed: []domain.Rule{}, LateResults: []lateRow{}, Timeline: []placeRow{},
+		callRow: newCallRow(query.CallWithInput{Call: c}, true), call: c, Process: render.OrNull(c.Process),
+		Retained: []retainedRow{}, Permissions: []permissionRow{}, Allowed: []domain.Rule{}, LateResults: []lateRow{}, Timeline: []eventPlace{},
 	}
 	for v, err := range s.Ledger.Read(ctx, events.SessionStream(c.Session), 0) {
 		if err != nil {
 			return err
 		}
-		if d.take(v) {
-			d.Timeline = append(d.Timeline, placeRowOf(v))
+		if d.apply(v) {
+			d.Timeline = append(d.Timeline, newEventPlace(v))
 		}
 	}
-	if err := d.blame(ctx, s); err != nil {
+	if err := d.findChange(ctx, s); err != nil {
 		return err
 	}
-	return a.Object(d, func() { a.callPage(d) })
+	return out.Object(d, func() { printCall(out, d) })
 }
 
-// take applies an event of the session to d, and reports whether the event concerns the call.
-// showCall passes it all events of the stream in their order.
-func (d *callDetail) take(v events.Envelope) bool {
+// apply applies an event of the session to d, and reports whether the event concerns the call.
+// ShowCall passes it all events of the stream in their order.
+func (d *callDetail) apply(v events.Envelope) bool {
 	mine := func(message domain.MessageID, call domain.CallID) bool { return message == d.Message && call == d.Call }
 	switch e := v.Event.(type) {
 	case events.TurnMaterialized:
-		return !d.known.Turn.IsZero() && e.Turn == d.known.Turn
+		return !d.call.Turn.IsZero() && e.Turn == d.call.Turn
 	case events.ReplyReceived:
-		return e.Message == d.Message && d.takeAsked(e)
+		return e.Message == d.Message && d.applyReply(e)
 	case events.CallStarted:
-		return mine(e.Message, e.Call) && d.takeStart(e)
+		return mine(e.Message, e.Call) && d.applyStart(e)
 	case events.CallSettled:
-		return mine(e.Message, e.Call) && d.takeEnd(e)
+		return mine(e.Message, e.Call) && d.applySettlement(e)
 	case events.LateResultObserved:
 		if mine(e.Message, e.Call) {
 			d.LateResults = append(d.LateResults, lateRow{v.ID, render.Timestamp(v.Time), e.Outcome.String(), render.OrNull(e.Text)})
@@ -163,17 +147,17 @@ func (d *callDetail) take(v events.Envelope) bool {
 	case events.LoopDetected:
 		return mine(e.Message, e.Call)
 	case events.PermissionRequested:
-		return mine(e.Message, e.Call) && d.takeRequest(e, v)
+		return mine(e.Message, e.Call) && d.applyRequest(e, v)
 	case events.PermissionDecided:
-		return d.takeDecision(e, v)
+		return d.applyDecision(e, v)
 	case events.OutputPruned:
-		return d.takePruned(e)
+		return d.applyPruned(e)
 	}
 	return false
 }
 
-// takeAsked applies the reply that asked for the call, and reports whether the reply did.
-func (d *callDetail) takeAsked(e events.ReplyReceived) bool {
+// applyReply applies the reply that asked for the call, and reports whether the reply did.
+func (d *callDetail) applyReply(e events.ReplyReceived) bool {
 	for _, asked := range e.Calls {
 		if asked.ID == d.Call {
 			if d.Input == nil {
@@ -185,11 +169,11 @@ func (d *callDetail) takeAsked(e events.ReplyReceived) bool {
 	return false
 }
 
-// takeStart applies the start of the call.
-func (d *callDetail) takeStart(e events.CallStarted) bool {
+// applyStart applies the start of the call.
+func (d *callDetail) applyStart(e events.CallStarted) bool {
 	d.InputRan = firstOf(d.InputRan, e.Input)
 	if d.settled == nil {
-		d.Offered, d.Effective = offeredRowOf(e.Offered), offeredRowOf(e.Effective)
+		d.Offered, d.Effective = newOfferedRow(e.Offered), newOfferedRow(e.Effective)
 		d.Agrees = new(!e.Offered.Fingerprint.IsZero() && e.Offered.Fingerprint == e.Effective.Fingerprint)
 	}
 	return true
@@ -203,39 +187,39 @@ func firstOf(a, b json.RawMessage) json.RawMessage {
 	return b
 }
 
-// takeEnd applies the settlement. It ignores a second settlement, which breaks the law that
+// applySettlement applies the settlement. It ignores a second settlement, which breaks the law that
 // a call settles once.
-func (d *callDetail) takeEnd(e events.CallSettled) bool {
+func (d *callDetail) applySettlement(e events.CallSettled) bool {
 	if d.settled != nil {
 		return true
 	}
 	d.settled = &e
 	d.InputRan = firstOf(e.Input, d.InputRan)
 	if !e.Offered.IsZero() || !e.Effective.IsZero() {
-		d.Offered, d.Effective = offeredRowOf(e.Offered), offeredRowOf(e.Effective)
+		d.Offered, d.Effective = newOfferedRow(e.Offered), newOfferedRow(e.Effective)
 	}
 	d.Agrees, d.Interruption, d.Rule, d.Detail = &e.Agrees, render.OrNull(e.Interruption.String()), render.OrNull(e.Rule), render.OrNull(e.Detail)
 	d.Allowed = append(d.Allowed, e.Allowed...)
 	d.Content, d.Structured, d.Progress, d.Lost = e.Content, e.Structured, e.Progress, e.Lost
-	r := e.Settlement(d.known.SettledBy).ToolResult()
-	d.Reading = &readingRow{r.Type(), render.OrNull(r.Error), render.OrNull(r.Text), r.Content, r.Structured}
+	r := e.Settlement(d.call.SettledBy).ToolResult()
+	d.Reading = &modelResult{r.Type(), render.OrNull(r.Error), render.OrNull(r.Text), r.Content, r.Structured}
 	for _, kept := range e.Retained {
 		d.Retained = append(d.Retained, retainedRow{Retained: kept, Command: "ledger output " + kept.Ref.String()})
 	}
 	return true
 }
 
-// takeRequest adds a permission request of the call.
-func (d *callDetail) takeRequest(e events.PermissionRequested, v events.Envelope) bool {
+// applyRequest adds a permission request of the call.
+func (d *callDetail) applyRequest(e events.PermissionRequested, v events.Envelope) bool {
 	d.Permissions = append(d.Permissions, permissionRow{
 		Permission: e.Permission, Action: e.Action, Resources: e.Resources, Save: append([]string{}, e.Save...), Shown: render.OrNull(e.Shown), Requested: render.Timestamp(v.Time),
 	})
 	return true
 }
 
-// takeDecision applies a decision to its request, and reports whether the request is one of
+// applyDecision applies a decision to its request, and reports whether the request is one of
 // the call's.
-func (d *callDetail) takeDecision(e events.PermissionDecided, v events.Envelope) bool {
+func (d *callDetail) applyDecision(e events.PermissionDecided, v events.Envelope) bool {
 	for i := range d.Permissions {
 		p := &d.Permissions[i]
 		if p.Permission == e.Permission {
@@ -248,8 +232,8 @@ func (d *callDetail) takeDecision(e events.PermissionDecided, v events.Envelope)
 	return false
 }
 
-// takePruned applies the deletion of an output, and reports whether the output is the call's.
-func (d *callDetail) takePruned(e events.OutputPruned) bool {
+// applyPruned applies the deletion of an output, and reports whether the output is the call's.
+func (d *callDetail) applyPruned(e events.OutputPruned) bool {
 	for i := range d.Retained {
 		if d.Retained[i].Ref == e.Retained.Ref {
 			d.Retained[i].Pruned = render.Timestamp(e.Pruned)
@@ -259,10 +243,10 @@ func (d *callDetail) takePruned(e events.OutputPruned) bool {
 	return false
 }
 
-// blame sets ChangedBy to the event that the settlement names as the change of the offered
+// findChange sets ChangedBy to the event that the settlement names as the change of the offered
 // registration. It reads the streams of the layers of the offered and the effective
 // registration.
-func (d *callDetail) blame(ctx context.Context, s *stores.Store) error {
+func (d *callDetail) findChange(ctx context.Context, s *stores.Store) error {
 	if d.settled == nil || d.settled.ChangedBy.IsZero() {
 		return nil
 	}
@@ -272,10 +256,10 @@ func (d *callDetail) blame(ctx context.Context, s *stores.Store) error {
 		return err
 	}
 	if !found {
-		d.ChangedBy = &placeRow{Event: d.settled.ChangedBy, What: "not on record in the layers of the call"}
+		d.ChangedBy = &eventPlace{Event: d.settled.ChangedBy, What: "not on record in the layers of the call"}
 		return nil
 	}
-	d.ChangedBy = render.OrNull(placeRowOf(v))
+	d.ChangedBy = render.OrNull(newEventPlace(v))
 	return nil
 }
 

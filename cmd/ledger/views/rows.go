@@ -1,4 +1,4 @@
-package main
+package views
 
 import (
 	"encoding/json"
@@ -10,9 +10,9 @@ import (
 	"github.com/settlement-ledger/ledger/projections/calls"
 )
 
-// schemaVersion is the version of the JSON keys of all results. It rises when a key
+// SchemaVersion is the version of the JSON keys of all results. It rises when a key
 // changes its meaning or is removed; a new key does not change it.
-const schemaVersion = 1
+const SchemaVersion = 1
 
 // A callRow is one call in JSON results.
 type callRow struct {
@@ -38,9 +38,9 @@ type callRow struct {
 	Shortened    bool                   `json:"input_shortened"` // Input is a part of the input
 }
 
-// rowOf returns the row of a call, with the whole input if full is set and a
+// newCallRow returns the row of a call, with the whole input if full is set and a
 // shortened one otherwise.
-func rowOf(c query.CallWithInput, full bool) callRow {
+func newCallRow(c query.CallWithInput, full bool) callRow {
 	row := callRow{
 		Session: c.Session, Turn: render.OrNull(c.Turn), Message: c.Message, Call: c.ID, Tool: c.Tool, Agent: render.OrNull(c.Agent),
 		State: c.State, Outcome: render.OutcomeOf(c.Call), Began: !c.Started.IsZero() || c.Settlement.Began,
@@ -49,16 +49,16 @@ func rowOf(c query.CallWithInput, full bool) callRow {
 		Text: render.OrNull(c.Preview), Imported: c.Imported, Late: c.Late, Input: c.Input,
 	}
 	if !full {
-		row.Input, row.Shortened = shortened(c.Input)
+		row.Input, row.Shortened = shortenInput(c.Input)
 	}
 	return row
 }
 
-// rowsOf returns the rows of calls, as rowOf does.
-func rowsOf(all []query.CallWithInput, full bool) []callRow {
+// newCallRows returns the rows of calls, as newCallRow does.
+func newCallRows(all []query.CallWithInput, full bool) []callRow {
 	rows := make([]callRow, len(all))
 	for i, c := range all {
-		rows[i] = rowOf(c, full)
+		rows[i] = newCallRow(c, full)
 	}
 	return rows
 }
@@ -92,8 +92,8 @@ type sessionRow struct {
 	Title       *string           `json:"title"` // the beginning of the first prompt
 }
 
-// sessionRowOf returns the row of a session.
-func sessionRowOf(s calls.Session) sessionRow {
+// newSessionRow returns the row of a session.
+func newSessionRow(s calls.Session) sessionRow {
 	return sessionRow{
 		Session: s.ID, Agent: render.OrNull(s.Agent), Location: render.OrNull(s.Location), Model: render.OrNull(s.Model), Parent: render.OrNull(s.Parent),
 		Origin: originRow{s.Origin.Kind, render.OrNull(s.Origin.Format), render.OrNull(s.Origin.Source)},
@@ -117,9 +117,9 @@ type eventRow struct {
 	Damaged  *string          `json:"damaged"` // why decoding failed; Data that is not JSON is then a string
 }
 
-// eventRowOf returns the row of a record. damage is the error of decoding it, or
+// newEventRow returns the row of a record. damage is the error of decoding it, or
 // nil.
-func eventRowOf(e events.Entry, damage error) eventRow {
+func newEventRow(e events.Entry, damage error) eventRow {
 	row := eventRow{
 		Position: e.Position, Stream: e.Stream, Revision: e.Revision, Event: e.ID, Kind: e.Kind, Version: e.Version,
 		Time: render.Timestamp(e.Time), Data: render.RawJSON(e.Data), Metadata: render.RawJSON(e.Metadata),
@@ -130,8 +130,8 @@ func eventRowOf(e events.Entry, damage error) eventRow {
 	return row
 }
 
-// A placeRow is the place of an event in the log, with a summary of the event.
-type placeRow struct {
+// An eventPlace is the place of an event in the log, with a summary of the event.
+type eventPlace struct {
 	Event    domain.EventID   `json:"event"`
 	Kind     string           `json:"kind"`
 	Stream   events.Stream    `json:"stream"`
@@ -141,7 +141,7 @@ type placeRow struct {
 	What     string           `json:"what"` // the summary, on one line
 }
 
-// placeRowOf returns the place of an event.
-func placeRowOf(v events.Envelope) placeRow {
-	return placeRow{v.ID, v.Event.Kind(), v.Stream, v.Revision, v.Position, render.Timestamp(v.Time), summary(v.Event)}
+// newEventPlace returns the place of an event.
+func newEventPlace(v events.Envelope) eventPlace {
+	return eventPlace{v.ID, v.Event.Kind(), v.Stream, v.Revision, v.Position, render.Timestamp(v.Time), summary(v.Event)}
 }

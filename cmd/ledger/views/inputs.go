@@ -1,4 +1,4 @@
-package main
+package views
 
 import (
 	"bytes"
@@ -19,9 +19,14 @@ const (
 	stringLimit = 256
 )
 
-// shortened returns an input within the limits of rows, and whether it cut the input. The result
+// ShowOptions selects what the pages of a session and a turn show.
+type ShowOptions struct {
+	FullInputs bool // show the whole input of each call; false: shortened inputs
+}
+
+// shortenInput returns an input within the limits of rows, and whether it cut the input. The result
 // is always valid JSON.
-func shortened(input json.RawMessage) (json.RawMessage, bool) {
+func shortenInput(input json.RawMessage) (json.RawMessage, bool) {
 	if len(input) <= inputLimit {
 		return input, false
 	}
@@ -35,20 +40,19 @@ func shortened(input json.RawMessage) (json.RawMessage, bool) {
 			return bytes.TrimSpace(short.Bytes()), true
 		}
 		if err == nil && token.Kind() == '"' {
-			token = jsontext.String(beginning(token.String(), stringLimit))
+			token = jsontext.String(truncate(token.String(), stringLimit))
 		}
 		if err != nil || to.WriteToken(token) != nil {
 			break
 		}
 	}
-	text, err := render.EncodeJSON(beginning(string(input), inputLimit))
-	must(err) // a string always encodes
+	text, _ := render.EncodeJSON(truncate(string(input), inputLimit)) // a string always encodes
 	return text, true
 }
 
-// beginning returns text, or its first limit bytes and an ellipsis if it is longer. It drops a
+// truncate returns text, or its first limit bytes and an ellipsis if it is longer. It drops a
 // character that the limit splits.
-func beginning(text string, limit int) string {
+func truncate(text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}
@@ -64,15 +68,15 @@ func inputText(input json.RawMessage, full bool) string {
 	if full {
 		return render.Printable(string(input))
 	}
-	return render.OneLine(gist(input), render.TextWidth)
+	return render.OneLine(MainField(input), render.TextWidth)
 }
 
-// gists are the most informative fields of inputs, in order of preference.
-var gists = []string{"command", "pattern", "file_path", "path", "notebook_path", "url", "query", "description", "prompt"}
+// mainFields are the most informative fields of inputs, in order of preference.
+var mainFields = []string{"command", "pattern", "file_path", "path", "notebook_path", "url", "query", "description", "prompt"}
 
-// gist returns the first field of gists that the input has as a non-empty string, or else the
+// MainField returns the first field of mainFields that the input has as a non-empty string, or else the
 // whole input. It appends the searched path to a pattern.
-func gist(input json.RawMessage) string {
+func MainField(input json.RawMessage) string {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(input, &fields) != nil {
 		return render.Indented(input)
@@ -81,7 +85,7 @@ func gist(input json.RawMessage) string {
 		_ = json.Unmarshal(fields[name], &text) // a field that is no string does not count
 		return text
 	}
-	for _, name := range gists {
+	for _, name := range mainFields {
 		switch found := text(name); {
 		case found == "":
 		case name == "pattern":

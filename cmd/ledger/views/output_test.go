@@ -1,4 +1,4 @@
-package main
+package views
 
 import (
 	"errors"
@@ -8,9 +8,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A lineWindow passes on exactly the lines of its window, however the text is split
+// A lineRange passes on exactly the lines of its range, however the text is split
 // into writes.
-func TestALineWindowPassesOnTheLinesAskedFor(t *testing.T) {
+func TestALineRangePassesOnTheRequestedLines(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringOfN(rapid.SampledFrom([]rune("ab\n")), 0, 40, -1).Draw(t, "text")
@@ -21,10 +21,10 @@ func TestALineWindowPassesOnTheLinesAskedFor(t *testing.T) {
 			wanted = wanted[:min(limit, len(wanted))]
 		}
 		var out strings.Builder
-		w := &lineWindow{to: &out, skip: int64(skip), left: int64(limit), bounded: limit > 0}
+		w := &lineRange{to: &out, skip: int64(skip), left: int64(limit), bounded: limit > 0}
 		for rest := text; rest != ""; {
 			n := rapid.IntRange(1, len(rest)).Draw(t, "chunk")
-			if _, err := w.Write([]byte(rest[:n])); errors.Is(err, errEnough) {
+			if _, err := w.Write([]byte(rest[:n])); errors.Is(err, errRangeWritten) {
 				break
 			} else if err != nil {
 				t.Fatal(err)

@@ -1,0 +1,105 @@
+package views
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/settlement-ledger/ledger/cmd/ledger/query"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/runner/engine"
+)
+
+// An approvalRow is one saved approval in the results: one pattern. Several rows share an
+// ID if the person approved several patterns with one answer.
+type approvalRow struct {
+	Approval domain.PermissionID `json:"approval"` // the permission request that the person answered with "always"
+	Session  domain.SessionID    `json:"session"`  // the session that made the request
+	Location string              `json:"location"` // the folder in which the approval applies, to all sessions
+	Action   string              `json:"action"`   // the permitted action, as rules name it
+	Resource string              `json:"resource"` // the pattern of permitted resources
+	Saved    render.Timestamp    `json:"saved"`
+	Expires  render.Timestamp    `json:"expires"` // null: never
+	Expired  bool                `json:"expired"` // at the time of the command
+	Person   *string             `json:"person"`  // the OS user who answered; null: not recorded
+}
+
+// newApprovalRow converts a saved approval. It sets Expired by the clock of out.
+func newApprovalRow(out *render.Printer, saved engine.SavedApproval) approvalRow {
+	return approvalRow{
+		Approval: saved.Permission, Session: saved.Session, Location: saved.Location, Action: saved.Action, Resource: saved.Resource,
+		Saved: render.Timestamp(saved.At), Expires: render.Timestamp(saved.Expires), Expired: expired(saved, out.Now()), Person: render.OrNull(saved.Person),
+	}
+}
+
+// approvalRows converts saved approvals and keeps their order.
+func approvalRows(out *render.Printer, all []engine.SavedApproval) []approvalRow {
+	rows := make([]approvalRow, len(all))
+	for i, saved := range all {
+		rows[i] = newApprovalRow(out, saved)
+	}
+	return rows
+}
+
+// expired reports whether an approval has expired at now. An approval with a zero Expires
+// never does.
+func expired(saved engine.SavedApproval, now time.Time) bool {
+	return !saved.Expires.IsZero() && !now.Before(saved.Expires)
+}
+
+// An ApprovalFilter selects the approvals that ListApprovals prints.
+type ApprovalFilter struct {
+	Location string // a folder; empty: all folders
+	Expired  bool   // expired approvals too
+}
+
+// ListApprovals prints the selected approvals that are not revoked, in the order of the log.
+func ListApprovals(ctx context.Context, out *render.Printer, s *stores.Store, filter ApprovalFilter) error {
+	state, err := stores.Current(ctx, s, engine.Approvals())
+	if err != nil {
+		return err
+	}
+	location := filter.Location
+	if location != "" {
+		if location, err = query.AbsoluteLocation("location", location); err != nil {
+			return err
+		}
+	}
+	var selected []engine.SavedApproval
+	for _, saved := range state.Saved {
+		if (location == "" || saved.Location == location) && (filter.Expired || !expired(saved, out.Now())) {
+			selected = append(selected, saved)
+		}
+	}
+	rows := approvalRows(out, selected)
+	return render.Rows(out, rows, func() { approvalTable(out, rows, "No approvals. Answering a question with always saves one.") })
+}
+
+// approvalTable prints approvals as a table, or the text empty if rows is empty.
+func approvalTable(out *render.Printer, rows []approvalRow, empty string) {
+	t := render.Table{Head: []string{"APPROVAL", "~ACTION", "~RESOURCE", "~LOCATION", "SAVED", "EXPIRES", "~BY"}, Empty: empty}
+	for _, r := range rows {
+		expires := "never"
+		switch {
+		case r.Expired:
+			expires = "expired"
+		case !render.TimeOf(r.Expires).IsZero():
+			expires = cmp.Or(out.Ago(render.TimeOf(r.Expires)), out.ShortTime(render.TimeOf(r.Expires)))
+		}
+		t.Add(render.ShortID(r.Approval), render.Printable(r.Action), render.OneLine(r.Resource, render.TextWidth), render.OneLine(r.Location, render.TextWidth), out.ShortTime(render.TimeOf(r.Saved)), expires,
+			render.Printable(render.ValueOf(r.Person)))
+	}
+	out.Table(t)
+}
+
+// PrintRevoked prints approvals that were revoked.
+func PrintRevoked(out *render.Printer, revoked []engine.SavedApproval) error {
+	rows := approvalRows(out, revoked)
+	return render.Rows(out, rows, func() {
+		for _, r := range rows {
+			out.Line("Revoked %s %s in %s.", render.Printable(r.Action), render.Printable(r.Resource), render.Printable(r.Location))
+		}
+	})
+}

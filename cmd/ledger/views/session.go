@@ -1,0 +1,230 @@
+package views
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/settlement-ledger/ledger/cmd/ledger/query"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections/calls"
+)
+
+// A SessionFilter selects the sessions that ledger session ls lists.
+type SessionFilter struct {
+	Agent string       // empty: all agents
+	When  query.Period // overlaps the time from the opening to the last event
+	Limit int          // the last so many; 0: all
+}
+
+// ListSessions prints the selected sessions in the order of the log.
+func ListSessions(ctx context.Context, out *render.Printer, s *stores.Store, filter SessionFilter) error {
+	if err := filter.When.Resolve(out); err != nil {
+		return err
+	}
+	state, err := stores.Current(ctx, s, calls.Projection())
+	if err != nil {
+		return err
+	}
+	if err := query.CheckAgent(state, filter.Agent); err != nil {
+		return err
+	}
+	sessions := slices.DeleteFunc(state.Sessions(), func(known calls.Session) bool {
+		return filter.Agent != "" && string(known.Agent) != filter.Agent || filter.When.StartsAfter(known.LastEvent) || filter.When.EndsBy(known.Opened)
+	})
+	if sessions, err = query.LastN(sessions, filter.Limit); err != nil {
+		return err
+	}
+	rows := make([]sessionRow, len(sessions))
+	for i, known := range sessions {
+		rows[i] = newSessionRow(known)
+	}
+	return render.Rows(out, rows, func() { out.Table(sessionTable(out, sessions)) })
+}
+
+// sessionTable returns the table of sessions for a person.
+func sessionTable(out *render.Printer, sessions []calls.Session) render.Table {
+	t := render.Table{
+		Head:  []string{"SESSION", "~AGENT", "?ORIGIN", "STATE", "?>PROMPTS", ">CALLS", ">OPEN", "?>FAILED", "LAST EVENT", "~TITLE"},
+		Empty: "No sessions.",
+	}
+	for _, s := range sessions {
+		t.Add(render.ShortID(s.ID), render.OneLine(string(s.Agent), 20), originText(s.Origin), sessionState(out, s), fmt.Sprint(s.Prompts), fmt.Sprint(s.Calls),
+			fmt.Sprint(s.Open), fmt.Sprint(s.Failed), out.ShortTime(s.LastEvent), render.OneLine(s.Title, render.TextWidth))
+	}
+	return t
+}
+
+// sessionState returns the state of a session for a person. A session rests while it
+// is neither closed nor interrupted and has no open call.
+func sessionState(out *render.Printer, s calls.Session) string {
+	switch {
+	case s.Closed:
+		return out.Styled(render.Dim, "closed")
+	case s.Interrupted:
+		return out.Styled(render.Yellow, "■ interrupted")
+	case s.Open > 0:
+		return out.Outcome(render.OpenOutcome)
+	}
+	return "rests"
+}
+
+// A sessionDetail is a session with its timeline, the JSON result of ledger session
+// show.
+type sessionDetail struct {
+	sessionRow
+	Timeline []timelineEntry `json:"timeline"`
+}
+
+// A timelineEntry is one entry of a timeline: an event of the session, or a call at the
+// place of the reply that first asked for it.
+type timelineEntry struct {
+	Time     render.Timestamp  `json:"time"`
+	Position events.Position   `json:"position"`
+	Event    domain.EventID    `json:"event"`
+	Kind     string            `json:"kind"` // of the event; Call for a call
+	Turn     *domain.TurnID    `json:"turn"`
+	Message  *domain.MessageID `json:"message"`
+	Text     *string           `json:"text"`
+	Reason   *string           `json:"reason"` // why a reply was refused
+	Call     *callRow          `json:"call"`   // null: the entry is an event
+	summary  string            // the summary for the table
+	call     calls.Call        // the call, if Call is set
+}
+
+// ShowSession prints the session that id refers to.
+func ShowSession(ctx context.Context, out *render.Printer, s *stores.Store, id string, opts ShowOptions) error {
+	full := opts.FullInputs
+	session, state, err := query.LoadSession(ctx, s, id)
+	if err != nil {
+		return err
+	}
+	detail := sessionDetail{sessionRow: newSessionRow(session), Timeline: []timelineEntry{}}
+	for v, err := range s.Ledger.Read(ctx, events.SessionStream(session.ID), 0) {
+		if err != nil {
+			return err
+		}
+		detail.Timeline = append(detail.Timeline, timelineEntries(state, session.ID, v, full)...)
+	}
+	return out.Object(detail, func() { printSession(out, session, detail, full) })
+}
+
+// timelineEntries returns the entries that an event adds to the timeline. The start and
+// the end of a call appear in the entry of the call; they get an entry of their own
+// only if no reply on record asked for the call.
+func timelineEntries(state *calls.State, session domain.SessionID, v events.Envelope, full bool) []timelineEntry {
+	h := timelineEntry{Time: render.Timestamp(v.Time), Position: v.Position, Event: v.ID, Kind: v.Event.Kind(), summary: summary(v.Event)}
+	switch e := v.Event.(type) {
+	case events.PromptAdmitted:
+		h.Message, h.Text = render.OrNull(e.Message), render.OrNull(e.Text)
+	case events.TurnMaterialized:
+		h.Turn, h.Message = render.OrNull(e.Turn), render.OrNull(e.Message)
+	case events.ReplyReceived:
+		h.Turn, h.Message, h.Text, h.summary = render.OrNull(e.Turn), render.OrNull(e.Message), render.OrNull(e.Text), replyText(e)
+		return append([]timelineEntry{h}, callEntries(state, session, e, v, full)...)
+	case events.ReplyRefused:
+		h.Turn, h.Message, h.Text, h.Reason = render.OrNull(e.Turn), render.OrNull(e.Message), render.OrNull(e.Text), render.OrNull(e.Reason)
+	case events.CallStarted:
+		if wasAsked(state, calls.Key{Session: session, Message: e.Message, Call: e.Call}) {
+			return nil
+		}
+	case events.CallSettled:
+		if wasAsked(state, calls.Key{Session: session, Message: e.Message, Call: e.Call}) {
+			return nil
+		}
+		h.Kind = "CallSettled (never asked)"
+	}
+	return []timelineEntry{h}
+}
+
+// wasAsked reports whether a reply on record asked for a call.
+func wasAsked(state *calls.State, key calls.Key) bool {
+	c, ok := state.Call(key)
+	return ok && !c.Asked.IsZero()
+}
+
+// callEntries returns an entry for each call of a reply that no earlier reply asked for.
+func callEntries(state *calls.State, session domain.SessionID, e events.ReplyReceived, v events.Envelope, full bool) []timelineEntry {
+	var all []timelineEntry
+	for _, asked := range e.Calls {
+		c, ok := state.Call(calls.Key{Session: session, Message: e.Message, Call: asked.ID})
+		// A reply may contain the same call ID twice; the timeline shows the call once.
+		again := slices.ContainsFunc(all, func(h timelineEntry) bool { return h.call.ID == asked.ID })
+		if !ok || c.AskedAt.Event != v.ID || again {
+			continue
+		}
+		input := render.RawJSON(asked.Input)
+		row := newCallRow(query.CallWithInput{Call: c, Input: input}, full)
+		all = append(all, timelineEntry{
+			Time: render.Timestamp(c.Asked), Position: v.Position, Event: v.ID, Kind: "Call", Turn: render.OrNull(c.Turn), Message: render.OrNull(c.Message),
+			Call: &row, call: c, summary: inputText(input, full),
+		})
+	}
+	return all
+}
+
+// printSession prints a session and its timeline for a person.
+func printSession(out *render.Printer, s calls.Session, detail sessionDetail, full bool) {
+	parent := ""
+	if !s.Parent.IsZero() {
+		parent = s.Parent.String()
+	}
+	out.Fields(
+		"session", s.ID.String(), "agent", render.Printable(string(s.Agent)), "model", render.Printable(s.Model), "location", render.Printable(s.Location),
+		"origin", strings.TrimSpace(originText(s.Origin)+" "+render.Printable(s.Origin.Source)), "parent", parent,
+		"opened", out.LongTime(s.Opened), "last event", out.LongTime(s.LastEvent), "state", sessionState(out, s),
+		"calls", fmt.Sprintf("%d: %d open, %d not succeeded", s.Calls, s.Open, s.Failed),
+	)
+	out.Line("")
+	t := render.Table{Head: []string{">AT", "WHAT", "~", "?", "?>TOOK", "~", "~"}, Empty: "Nothing happened.", Unlimited: full}
+	for _, h := range detail.Timeline {
+		at := elapsed(time.Time(h.Time).Sub(s.Opened))
+		if h.Call != nil {
+			t.Add(at, "  "+out.Outcome(h.Call.Outcome), render.OneLine(h.Call.Tool, 30), render.ShortCallID(h.Call.Call), render.Took(h.call), h.summary, render.OneLine(h.call.Preview, render.TextWidth))
+			continue
+		}
+		t.Add(at, out.Styled(render.Bold, kindLabels[h.Kind]+unlabeledKind(h.Kind)), nameOf(h), "", "", render.OneLine(h.summary, render.TextWidth+20), "")
+	}
+	out.Table(t)
+}
+
+// kindLabels are the words of a timeline for the kinds of events.
+var kindLabels = map[string]string{
+	"SessionOpened": "opened", "PromptAdmitted": "prompt", "TurnMaterialized": "turn", "ReplyReceived": "reply",
+	"ReplyRefused":       "reply refused",
+	"SessionInterrupted": "interrupted", "SessionClosed": "closed", "PermissionRequested": "asks permission",
+	"PermissionDecided": "permission", "LateResultObserved": "late result", "LoopDetected": "loop", "OutputPruned": "pruned",
+	"SettingChanged": "setting", "SessionSpawned": "spawned by", "ContextAdded": "context", "ContextCompacted": "compacted",
+	"CommandRan": "command", "ProviderFailed": "provider failed",
+	"ApprovalSaved": "approval", "ApprovalRevoked": "approval revoked",
+}
+
+// unlabeledKind returns kind if it has no phrase, and "" if it has one.
+func unlabeledKind(kind string) string {
+	if kindLabels[kind] != "" {
+		return ""
+	}
+	return kind
+}
+
+// nameOf returns the short ID by which other commands find the event of an entry, if
+// any.
+func nameOf(h timelineEntry) string {
+	if h.Turn != nil && h.Kind == "TurnMaterialized" {
+		return render.ShortID(*h.Turn)
+	}
+	return ""
+}
+
+// elapsed returns a duration since the start of the session, with its sign.
+func elapsed(d time.Duration) string {
+	if d < 0 {
+		return "-" + render.Duration(-d)
+	}
+	return "+" + render.Duration(d)
+}
