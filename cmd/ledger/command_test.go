@@ -187,6 +187,13 @@ func TestReadingGoesOnBehindADamagedRecord(t *testing.T) {
 	if len(lines) != 2 || !strings.Contains(lines[0], `"damaged":"decode CallSettled`) || !strings.Contains(lines[1], `"data":{"a":1}`) {
 		t.Errorf("event ls wrote %q, want the damaged record and the one behind it as they are", lines)
 	}
+	tail := ledger(t, store, "event", "tail", "-n", "2", "-o", "jsonl")
+	if tail.exit != fault.ExitFailed || string(tail.out) != string(listed.out) || !strings.Contains(string(tail.err), "position 31") || !strings.Contains(string(tail.err), "ledger verify lists them") {
+		t.Errorf("event tail: exit %d, %s%s; want the rows, the status and the errors of event ls", tail.exit, tail.out, tail.err)
+	}
+	if rest := ledger(t, store, "event", "tail", "-n", "1"); rest.exit != 0 {
+		t.Errorf("event tail of the one event behind the damage: exit %d, %s; want 0", rest.exit, rest.err)
+	}
 	verified := ledger(t, store, "verify", "-o", "json")
 	v := decodeJSON[struct {
 		Events  int
@@ -221,8 +228,8 @@ func rot(t *testing.T, store string, position uint64) {
 	}
 }
 
-// event ls and verify read all other records of a store with one corrupt record, and
-// report its position.
+// event ls, event tail and verify read all other records of a store with one corrupt record,
+// and report its position. event ls and event tail exit with status ExitFailed.
 func TestReadingGoesOnBehindARecordThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	store := seeded(t)
@@ -234,6 +241,11 @@ func TestReadingGoesOnBehindARecordThatCannotBeRead(t *testing.T) {
 	if !strings.Contains(string(listed.err), "position 20") {
 		t.Errorf("event ls says %s, want position 20", listed.err)
 	}
+	tail := ledger(t, store, "event", "tail", "-n", "3", "-o", "json")
+	if rows := decodeJSON[[]struct{}](t, tail.out); tail.exit != fault.ExitFailed || len(rows) != 3 || !strings.Contains(string(tail.err), "position 20") {
+		t.Errorf("event tail: exit %d with %d rows, %s; want %d, 3 rows and position 20", tail.exit, len(rows), tail.err, fault.ExitFailed)
+	}
+
 	verified := ledger(t, store, "verify", "-o", "json")
 	v := decodeJSON[struct {
 		Except []verify.ExceptionRow `json:"exceptions"`

@@ -183,6 +183,10 @@ type Tail struct {
 // TailEvents writes the last t.Lines selected events and, with t.Follow, the events behind them
 // until ctx ends or the reader of the output leaves. It reads the head of the log first, so
 // that follow neither repeats nor skips an event.
+//
+// TailEvents reports each record up to the head that the store cannot read, and each written
+// event that does not decode, on the standard error. Without t.Follow it then returns a
+// fault.Error with the code "damaged", as ListEvents does.
 func TailEvents(ctx context.Context, out *render.Printer, o *stores.Opener, s *stores.Store, filter query.EventFilter, t Tail) error {
 	if t.Lines < 0 {
 		return fault.Usage("-n: %d is below zero", t.Lines)
@@ -191,46 +195,50 @@ func TailEvents(ctx context.Context, out *render.Printer, o *stores.Opener, s *s
 	if err != nil {
 		return err
 	}
-	ring, err := lastEntries(out, query.Entries(ctx, s, events.Position{}, filter), end, t.Lines)
+	latest, damaged, err := lastEntries(out, query.Entries(ctx, s, events.Position{}, filter), end, t.Lines)
 	if err != nil {
 		return err
 	}
 	w := newEventWriter(out)
 	// A JSON array has to end, and a followed log does not.
 	w.lines = w.lines || t.Follow && out.Format == render.AsJSON
-	for _, e := range ring {
+	for _, e := range latest {
 		_, damage := events.Decode(e)
+		if damage != nil {
+			damaged++
+			out.WriteFault(fault.Of(damage))
+		}
 		if err := w.write(e, damage); err != nil {
 			return err
 		}
 	}
 	if !t.Follow {
-		return w.end()
+		return errors.Join(w.end(), damageError(damaged))
 	}
 	ctx, stop := out.WhileRead(ctx)
 	defer stop()
 	return follow(ctx, out, o, s, end, filter, w)
 }
 
-// lastEntries returns the last n entries at or before end. It reports records that the store
-// cannot read on the standard error, and leaves them out.
-func lastEntries(out *render.Printer, entries iter.Seq2[events.Entry, error], end events.Position, n int) ([]events.Entry, error) {
-	var ring []events.Entry
+// lastEntries returns the last n entries at or before end, and the number of records that the
+// store cannot read. It reports each of these on the standard error and leaves it out.
+func lastEntries(out *render.Printer, entries iter.Seq2[events.Entry, error], end events.Position, n int) (latest []events.Entry, unreadable int, err error) {
 	for e, err := range entries {
 		switch {
 		case err != nil && !errors.Is(err, events.ErrDamaged):
-			return nil, err
+			return nil, 0, err
 		case e.ID.IsZero():
+			unreadable++
 			out.WriteFault(fault.Of(err))
 			continue
 		case e.Position.Compare(end) > 0:
-			return ring[max(0, len(ring)-n):], nil
+			return latest[max(0, len(latest)-n):], unreadable, nil
 		}
-		if ring = append(ring, e); len(ring) > 2*n+100 { // trim in batches, for an amortized constant cost per entry
-			ring = slices.Delete(ring, 0, len(ring)-n)
+		if latest = append(latest, e); len(latest) > 2*n+100 { // trim in batches, for an amortized constant cost per entry
+			latest = slices.Delete(latest, 0, len(latest)-n)
 		}
 	}
-	return ring[max(0, len(ring)-n):], nil
+	return latest[max(0, len(latest)-n):], unreadable, nil
 }
 
 // follow writes the selected events behind a position until ctx ends. It reports once that it
