@@ -62,56 +62,6 @@ than 10 minutes everything is smaller, and ratios are less sure.`,
 	return cmd
 }
 
-// A benchRow is one row of the table in JSON results.
-type benchRow struct {
-	Row      string   `json:"row"`
-	Measure  string   `json:"measure"`
-	Against  string   `json:"against"`
-	Unit     string   `json:"unit"`
-	Ours     *float64 `json:"ours"`     // median; null if not measured
-	Theirs   *float64 `json:"theirs"`   // median; null if the row compares no contestants
-	Goal     string   `json:"goal"`     // such as ≥ 0.9
-	Measured *float64 `json:"measured"` // median of the ratios of ours to theirs
-	Least    *float64 `json:"least"`    // smallest ratio
-	Greatest *float64 `json:"greatest"` // greatest ratio
-	Rounds   int      `json:"rounds"`
-	Met      *bool    `json:"met"`   // Measured reaches the goal
-	Error    *string  `json:"error"` // why the row was not measured; null if it was
-}
-
-// benchRowOf returns the row of a result. A row without rounds has no numbers.
-func benchRowOf(r measure.Result) benchRow {
-	row := benchRow{
-		Row: r.ID, Measure: r.Measure, Against: r.Against, Unit: r.Ours.Reading.Unit(), Goal: r.Goal.String(), Rounds: len(r.Rounds),
-	}
-	if r.Err != nil {
-		text := r.Err.Error()
-		row.Error = &text
-		return row
-	}
-	if len(r.Rounds) == 0 {
-		return row
-	}
-	ours, theirs := r.Medians()
-	measured, met := r.Measured(), r.Goal.Met(r.Measured())
-	least, greatest := r.Spread()
-	row.Ours, row.Measured, row.Least, row.Greatest, row.Met = &ours, &measured, &least, &greatest, &met
-	if r.Theirs != (measure.Score{}) {
-		row.Theirs = &theirs
-	}
-	return row
-}
-
-// A benchmark is the JSON result of ledger store bench.
-type benchmark struct {
-	Dir    string     `json:"dir"`
-	Cores  int        `json:"cores"`
-	Scale  float64    `json:"scale"` // of sizes and times, relative to those of the goals
-	TookMS int64      `json:"took_ms"`
-	Rows   []benchRow `json:"rows"`
-	Limits []string   `json:"limits"` // sentences about the bottleneck of the store
-}
-
 // storeBench runs the benchmark and prints its table. It also prints a partial
 // table, if the run ended with an error after some trials.
 func (a *app) storeBench(ctx context.Context, f benchFlags) error {
@@ -123,14 +73,9 @@ func (a *app) storeBench(ctx context.Context, f benchFlags) error {
 	if len(report.Results) == 0 {
 		return benchFault(err)
 	}
-	b := benchmark{
-		Dir: config.Dir, Cores: report.Cores, Scale: report.Scale, TookMS: report.Took.Milliseconds(), Rows: []benchRow{}, Limits: report.Limits(),
-	}
-	for _, r := range report.Results {
-		b.Rows = append(b.Rows, benchRowOf(r))
-	}
-	var shown error
-	err = errors.Join(err, a.Object(b, func() { shown = report.WriteTable(a.Out) }), shown)
+	var printed error
+	encoded := a.Object(report.JSON(config.Dir), func() { printed = report.WriteTable(a.Out) })
+	err = errors.Join(err, encoded, printed)
 	if missing := len(report.Unmeasured()); err == nil && missing > 0 {
 		err = fmt.Errorf("measure in %s: %s not measured, for the reasons that the table gives", config.Dir, render.Count(missing, "row"))
 	}

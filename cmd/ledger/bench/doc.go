@@ -7,7 +7,8 @@
 // reading of ours over a reading of theirs, and a [Goal] for the ratio. A
 // [Table] is trials and rows. [Own] returns the table that needs no other
 // module; the nested module bench adds the peers to it. [Run] measures a table
-// and returns a [Report], which writes itself as a table and as CSV.
+// and returns a [Report], which writes itself as a table and as CSV, and has a form for
+// JSON.
 //
 // # Contestants
 //
