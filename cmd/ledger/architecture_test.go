@@ -36,7 +36,8 @@ var importRules = map[string]importRule{
 		"github.com/go-json-experiment/json",
 	}},
 	"events":                       {[]string{"domain"}, nil},
-	"events/embedded":              {[]string{"events", "events/embedded/layout", "events/embedded/storedir", "events/pebblefiles"}, []string{"github.com/cockroachdb/pebble/v2"}},
+	"events/embedded":              {[]string{"events", "events/embedded/backup", "events/embedded/layout", "events/embedded/storedir", "events/pebblefiles"}, []string{"github.com/cockroachdb/pebble/v2"}},
+	"events/embedded/backup":       {[]string{"events", "events/embedded/layout", "events/embedded/storedir", "events/pebblefiles"}, []string{"github.com/cockroachdb/pebble/v2"}},
 	"events/embedded/integrity":    {[]string{"events", "events/embedded/layout", "events/embedded/storedir", "events/pebblefiles"}, []string{"github.com/cockroachdb/pebble/v2"}},
 	"events/embedded/layout":       {[]string{"domain", "events", "events/pebblefiles"}, []string{"github.com/cockroachdb/pebble/v2"}},
 	"events/embedded/storedir":     {[]string{"events", "events/pebblefiles"}, []string{"github.com/cockroachdb/pebble/v2"}},
@@ -66,7 +67,7 @@ var importRules = map[string]importRule{
 		"registry", "registry/outputs", "builtins/permission", "runner",
 	}, nil},
 	"runner/engine/shared": {[]string{
-		"domain", "events", "events/embedded", "events/embedded/storedir", "events/eventstoredb", "events/eventstoredb/server",
+		"domain", "events", "events/embedded", "events/embedded/backup", "events/embedded/storedir", "events/eventstoredb", "events/eventstoredb/server",
 		"events/eventstoredb/server/auth", "events/eventstoredb/server/conns", "projections", "registry/outputs", "registry/outputs/remote", "runner/engine",
 	}, nil},
 	"runner/providers/script": {[]string{"domain", "projections/conversation", "runner"}, nil},
@@ -74,7 +75,7 @@ var importRules = map[string]importRule{
 		"domain", "events", "events/embedded", "events/embedded/storedir", "projections", "projections/calls", "registry", "registry/outputs",
 	}, nil},
 	"cmd/ledger/fault": {[]string{
-		"domain", "events", "events/embedded", "events/eventstoredb", "events/eventstoredb/server", "events/eventstoredb/server/auth", "events/transcripts",
+		"domain", "events", "events/embedded", "events/embedded/backup", "events/eventstoredb", "events/eventstoredb/server", "events/eventstoredb/server/auth", "events/transcripts",
 		"registry/outputs", "registry/outputs/remote", "runner", "runner/engine/shared",
 		"projections/publish", "projections/publish/jetstream", "projections/publish/jsonl",
 	}, nil},
@@ -82,7 +83,7 @@ var importRules = map[string]importRule{
 		"github.com/charmbracelet/x", "github.com/dustin/go-humanize", "github.com/vbauerster/mpb/v8", "golang.org/x/sys", "golang.org/x/term",
 	}},
 	"cmd/ledger/stores": {[]string{
-		"domain", "events", "events/embedded", "events/embedded/storedir", "events/eventstoredb", "projections", "projections/publish", "registry/outputs",
+		"domain", "events", "events/embedded", "events/embedded/backup", "events/embedded/storedir", "events/eventstoredb", "projections", "projections/publish", "registry/outputs",
 		"registry/outputs/remote", "runner", "runner/engine", "runner/engine/shared", "cmd/ledger/fault", "cmd/ledger/render",
 	}, []string{"golang.org/x/sys"}},
 	"cmd/ledger/serve": {[]string{
@@ -111,7 +112,7 @@ var importRules = map[string]importRule{
 		"events", "projections/calls", "registry/outputs", "domain", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
 	}, nil},
 	"cmd/ledger/maintenance": {[]string{
-		"events", "events/embedded", "events/embedded/integrity", "events/embedded/storedir", "projections", "registry/outputs", "runner", "runner/engine", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
+		"events", "events/embedded", "events/embedded/backup", "events/embedded/integrity", "events/embedded/storedir", "projections", "registry/outputs", "runner", "runner/engine", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
 	}, nil},
 	"cmd/ledger/query": {[]string{
 		"domain", "events", "projections/calls", "projections/catalog", "projections/staleness", "runner/engine", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",

@@ -2,6 +2,8 @@ package embedded
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +18,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/backup"
 	"github.com/settlement-ledger/ledger/events/embedded/layout"
 	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
@@ -36,9 +39,9 @@ func digestThrough(t testing.TB, s *Store, through events.Position) string {
 }
 
 // restored restores a backup and returns the store.
-func restored(t testing.TB, storage vfs.FS, src, dst string) (*Store, Backup) {
+func restored(t testing.TB, storage vfs.FS, src, dst string) (*Store, backup.Manifest) {
 	t.Helper()
-	b, err := Restore(t.Context(), src, dst, storage)
+	b, err := backup.Restore(t.Context(), src, dst, storage)
 	must(t, err)
 	s, err := Open(t.Context(), dst, Config{FS: storage})
 	must(t, err)
@@ -79,7 +82,7 @@ func backUpUnderLoad(t *testing.T, storage vfs.FS, root string) {
 			}
 		})
 	}
-	var made []Backup
+	var made []backup.Manifest
 	for i := range 3 {
 		for from := appended.Load(); appended.Load() < from+500; {
 			must(t, s.Append(t.Context(), "main", events.Revision(len(made)), newRecordWriter(byte(100+i)).records(1, 10)...))
@@ -168,7 +171,7 @@ func TestABackupThatFailsLeavesTheOneBefore(t *testing.T) {
 			}
 		}
 		dst := fmt.Sprintf("again-%d", left)
-		b, restoreErr := Restore(t.Context(), "backup", dst, storage)
+		b, restoreErr := backup.Restore(t.Context(), "backup", dst, storage)
 		if restoreErr != nil {
 			t.Fatalf("Restore after a backup that failed with %d writes left = %v", left, restoreErr)
 		}
@@ -201,10 +204,10 @@ func TestABackupThatIsInterruptedLeavesTheOneBefore(t *testing.T) {
 		cancel(reason)
 		return err
 	})
-	if _, _, err := s.Backup(ctx, "backup", NamedPart{"outputs", part}); !errors.Is(err, reason) {
+	if _, _, err := s.Backup(ctx, "backup", backup.NamedComponent{Name: "outputs", Component: part}); !errors.Is(err, reason) {
 		t.Errorf("Backup interrupted = %v, want %v", err, reason)
 	}
-	if b, err := Restore(t.Context(), "backup", "again", storage); err != nil || b.Digest != first.Digest {
+	if b, err := backup.Restore(t.Context(), "backup", "again", storage); err != nil || b.Digest != first.Digest {
 		t.Errorf("Restore = %+v, %v; want the backup before", b, err)
 	}
 }
@@ -229,12 +232,12 @@ func TestABackupHoldsItsParts(t *testing.T) {
 		must(t, storage.MkdirAll(dir, 0o755))
 		return writeFile(storage, storage.PathJoin(dir, "thing"), "kept")
 	})
-	made, _, err := s.Backup(t.Context(), "backup", NamedPart{"outputs", part})
+	made, _, err := s.Backup(t.Context(), "backup", backup.NamedComponent{Name: "outputs", Component: part})
 	must(t, err)
 	if made.Records != 0 {
 		t.Errorf("the backup has %d records, want none: the parts come after them", made.Records)
 	}
-	if _, err := Restore(t.Context(), "backup", "again", storage); err != nil {
+	if _, err := backup.Restore(t.Context(), "backup", "again", storage); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := readFile(storage, "again/outputs/thing"); err != nil || got != "kept" {
@@ -274,7 +277,7 @@ func TestABackupRefusesAFolderOfSomethingElse(t *testing.T) {
 	lock, err := storage.Lock("taken/lock")
 	must(t, err)
 	defer lock.Close()
-	for dst, want := range map[string]error{"other": ErrNotABackup, "fake": ErrNotABackup, "taken": events.ErrInUse} {
+	for dst, want := range map[string]error{"other": backup.ErrNotABackup, "fake": backup.ErrNotABackup, "taken": events.ErrInUse} {
 		if _, _, err := s.Backup(t.Context(), dst); !errors.Is(err, want) {
 			t.Errorf("Backup to %s = %v, want %v", dst, err, want)
 		}
@@ -290,8 +293,8 @@ func TestABackupRefusesAFolderOfSomethingElse(t *testing.T) {
 	if names, err := storage.List("other"); err != nil || len(names) != 1 {
 		t.Errorf("other holds %v, %v; want it left as it was", names, err)
 	}
-	for src, want := range map[string]error{"other": ErrNotABackup, "fake": ErrNotABackup, "newer": events.ErrNewerFormat, "nowhere": ErrNotABackup} {
-		if _, err := Restore(t.Context(), src, "again", storage); !errors.Is(err, want) {
+	for src, want := range map[string]error{"other": backup.ErrNotABackup, "fake": backup.ErrNotABackup, "newer": events.ErrNewerFormat, "nowhere": backup.ErrNotABackup} {
+		if _, err := backup.Restore(t.Context(), src, "again", storage); !errors.Is(err, want) {
 			t.Errorf("Restore(%s) = %v, want %v", src, err, want)
 		}
 	}
@@ -306,8 +309,8 @@ func TestARestoreNamesWhatIsDamagedAndLeavesNoStore(t *testing.T) {
 	must(t, s.Append(t.Context(), "s-1", 20, newRecordWriter(2).records(2, 50)...))
 	made, _, err := s.Backup(t.Context(), "backup")
 	must(t, err)
-	if _, err := Restore(t.Context(), "backup", "store", storage); !errors.Is(err, ErrNotEmpty) {
-		t.Errorf("Restore over a store = %v, want %v", err, ErrNotEmpty)
+	if _, err := backup.Restore(t.Context(), "backup", "store", storage); !errors.Is(err, backup.ErrNotEmpty) {
+		t.Errorf("Restore over a store = %v, want %v", err, backup.ErrNotEmpty)
 	}
 	damaged := func(path, name string, damage func(text []byte) []byte) {
 		t.Helper()
@@ -315,8 +318,8 @@ func TestARestoreNamesWhatIsDamagedAndLeavesNoStore(t *testing.T) {
 		must(t, err)
 		must(t, writeFile(storage, path, string(damage([]byte(text)))))
 		defer func() { must(t, writeFile(storage, path, text)) }()
-		if _, err := Restore(t.Context(), "backup", "again", storage); !errors.Is(err, ErrBadBackup) || !strings.Contains(err.Error(), name) {
-			t.Errorf("Restore with %s damaged = %v, want %v that names it", name, err, ErrBadBackup)
+		if _, err := backup.Restore(t.Context(), "backup", "again", storage); !errors.Is(err, backup.ErrBadBackup) || !strings.Contains(err.Error(), name) {
+			t.Errorf("Restore with %s damaged = %v, want %v that names it", name, err, backup.ErrBadBackup)
 		}
 		if names, err := storage.List("again"); err == nil && len(names) > 0 {
 			t.Errorf("Restore with %s damaged left %v", name, names)
@@ -337,8 +340,8 @@ func TestARestoreNamesWhatIsDamagedAndLeavesNoStore(t *testing.T) {
 	text, err := readFile(storage, "backup/files/"+gone.SHA256)
 	must(t, err)
 	must(t, storage.Remove("backup/files/"+gone.SHA256))
-	if _, err := Restore(t.Context(), "backup", "again", storage); !errors.Is(err, ErrBadBackup) || !strings.Contains(err.Error(), gone.Path+"") {
-		t.Errorf("Restore with a file missing = %v, want %v that names it", err, ErrBadBackup)
+	if _, err := backup.Restore(t.Context(), "backup", "again", storage); !errors.Is(err, backup.ErrBadBackup) || !strings.Contains(err.Error(), gone.Path+"") {
+		t.Errorf("Restore with a file missing = %v, want %v that names it", err, backup.ErrBadBackup)
 	}
 	must(t, writeFile(storage, "backup/files/"+gone.SHA256, text))
 	again, _ := restored(t, storage, "backup", "again")
@@ -359,7 +362,7 @@ func TestABackupOfDamagedRecordsIsRefused(t *testing.T) {
 	if _, _, err := s.Backup(t.Context(), "backup"); !errors.Is(err, events.ErrDamaged) || !strings.Contains(err.Error(), "position 3") {
 		t.Errorf("Backup of a damaged store = %v, want %v at position 3", err, events.ErrDamaged)
 	}
-	if b, err := Restore(t.Context(), "backup", "again", storage); err != nil || b.Digest != first.Digest {
+	if b, err := backup.Restore(t.Context(), "backup", "again", storage); err != nil || b.Digest != first.Digest {
 		t.Errorf("Restore = %+v, %v; want the backup before", b, err)
 	}
 }
@@ -388,7 +391,7 @@ func TestABackupReplacesDamagedFiles(t *testing.T) {
 		_, _, err := s.Backup(t.Context(), "backup")
 		must(t, err)
 	}
-	if _, err := Restore(t.Context(), "backup", "again", storage); err != nil {
+	if _, err := backup.Restore(t.Context(), "backup", "again", storage); err != nil {
 		t.Errorf("Restore after %d more backups = %v, want what rotted written again", rereadIn, err)
 	}
 }
@@ -413,7 +416,7 @@ func TestABackupDoesNotTrustANameAlone(t *testing.T) {
 	}
 	_, _, err = s.Backup(t.Context(), "backup")
 	must(t, err)
-	if _, err := Restore(t.Context(), "backup", "again", storage); err != nil {
+	if _, err := backup.Restore(t.Context(), "backup", "again", storage); err != nil {
 		t.Errorf("Restore after one more backup = %v, want what was cut written again", err)
 	}
 }
@@ -453,7 +456,7 @@ func TestABackupHoldsEachCopyToItsSum(t *testing.T) {
 	t.Parallel()
 	storage := restless{vfs.NewMem(), map[string]int{}}
 	s := open(t, storage)
-	if _, _, err := s.Backup(t.Context(), "backup", NamedPart{"outputs", thing(storage)}); !errors.Is(err, events.ErrDamaged) || !strings.Contains(err.Error(), "outputs/thing") {
+	if _, _, err := s.Backup(t.Context(), "backup", backup.NamedComponent{Name: "outputs", Component: thing(storage)}); !errors.Is(err, events.ErrDamaged) || !strings.Contains(err.Error(), "outputs/thing") {
 		t.Errorf("Backup of a file that is not the same twice = %v, want %v that names it", err, events.ErrDamaged)
 	}
 	if _, err := storage.Stat("backup/" + backupName); !errors.Is(err, fs.ErrNotExist) {
@@ -471,16 +474,16 @@ func TestARestoreHoldsTheRecordsToTheirDigest(t *testing.T) {
 	made, _, err := s.Backup(t.Context(), "backup")
 	must(t, err)
 	other := events.NewDigest()
-	for name, change := range map[string]func(*Backup){
-		"another digest":   func(b *Backup) { b.Digest = other.String() },
-		"more records":     func(b *Backup) { b.Records++ },
-		"another position": func(b *Backup) { b.Position = events.NewPosition(4, 4) },
+	for name, change := range map[string]func(*backup.Manifest){
+		"another digest":   func(b *backup.Manifest) { b.Digest = other.String() },
+		"more records":     func(b *backup.Manifest) { b.Records++ },
+		"another position": func(b *backup.Manifest) { b.Position = events.NewPosition(4, 4) },
 	} {
 		b := made
 		change(&b)
 		must(t, putBackup(storage, "backup", b))
-		if _, err := Restore(t.Context(), "backup", "again", storage); !errors.Is(err, ErrBadBackup) {
-			t.Errorf("Restore of a backup that says %s = %v, want %v", name, err, ErrBadBackup)
+		if _, err := backup.Restore(t.Context(), "backup", "again", storage); !errors.Is(err, backup.ErrBadBackup) {
+			t.Errorf("Restore of a backup that says %s = %v, want %v", name, err, backup.ErrBadBackup)
 		}
 		if _, err := Open(t.Context(), "again", Config{FS: pebblefiles.ReadOnly(storage)}); err == nil {
 			t.Errorf("Restore of a backup that says %s left a store", name)
@@ -507,7 +510,7 @@ func TestABackupIsReplacedOnlyByOneThatHoldsIt(t *testing.T) {
 		}
 		must(t, other.Close())
 	}
-	if b, err := Restore(t.Context(), "backup", "again", storage); err != nil || b.Digest != good.Digest {
+	if b, err := backup.Restore(t.Context(), "backup", "again", storage); err != nil || b.Digest != good.Digest {
 		t.Errorf("Restore = %+v, %v; want the backup before", b, err)
 	}
 }
@@ -535,15 +538,32 @@ func TestABackupThatLacksAPartReplacesNoneThatHasIt(t *testing.T) {
 		return errors.Join(before(), storage.MkdirAll(dir, 0o755), writeFile(storage, storage.PathJoin(dir, "thing"), "kept"))
 	}}
 	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(3, 10)...))
-	_, _, err := s.Backup(t.Context(), "backup", NamedPart{"outputs", part})
+	_, _, err := s.Backup(t.Context(), "backup", backup.NamedComponent{Name: "outputs", Component: part})
 	must(t, err)
 	part.lacks = []string{"thing"}
-	if _, _, err := s.Backup(t.Context(), "backup", NamedPart{"outputs", part}); !errors.Is(err, storedir.ErrIncomplete) || !strings.Contains(err.Error(), "thing") {
+	if _, _, err := s.Backup(t.Context(), "backup", backup.NamedComponent{Name: "outputs", Component: part}); !errors.Is(err, storedir.ErrIncomplete) || !strings.Contains(err.Error(), "thing") {
 		t.Errorf("Backup without the thing = %v, want %v that names it", err, storedir.ErrIncomplete)
 	}
 	for range 2 {
-		if made, _, err := s.Backup(t.Context(), "fresh", NamedPart{"outputs", part}); err != nil || len(made.Missing) != 1 {
+		if made, _, err := s.Backup(t.Context(), "fresh", backup.NamedComponent{Name: "outputs", Component: part}); err != nil || len(made.Missing) != 1 {
 			t.Errorf("Backup into a folder without one = %+v, %v; want it to name the thing", made, err)
 		}
 	}
+}
+
+// The names and the forms in the folders of package backup, which its files keep.
+const (
+	backupName     = "BACKUP"
+	rereadIn       = 8 // backups in which each file is reread once
+	restoringTitle = "settlement-ledger restore, format 1\n"
+)
+
+// putBackup writes a BACKUP file with a valid sum.
+func putBackup(storage vfs.FS, dir string, b backup.Manifest) error {
+	object, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	text := fmt.Appendf(nil, "settlement-ledger backup, format 1\n%s\n", object)
+	return pebblefiles.WriteFile(storage, dir, backupName, fmt.Appendf(text, "%x\n", sha256.Sum256(text)))
 }

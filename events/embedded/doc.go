@@ -4,11 +4,12 @@
 // the storedir.Owner to a second process. [OpenReader] opens a folder without changing it. The
 // [Durability] selects when an append is acknowledged. A store also keeps checkpoints of
 // projections, and counts its work in [Stats]. [Store.Backup] copies it while it is in
-// use, [Restore] makes a store of a [Backup], and [Store.Compact] rewrites tables. Over vfs.NewMem it is the store of unit tests, over
+// use, and [Store.Compact] rewrites tables. Over vfs.NewMem it is the store of unit tests, over
 // vfs.NewCrashableMem that of crash tests.
 //
 // Package storedir describes the folder of a store, and package layout the keys and values
-// of the database in it; package integrity finds damage in a closed store. The sequence of a record is both parts of its position.
+// of the database in it. Package integrity finds damage in a closed store, and package
+// backup makes and restores backups. The sequence of a record is both parts of its position.
 //
 // # Promises
 //
@@ -50,8 +51,7 @@
 //
 // Open and OpenReader return events.ErrInUse, ErrNewerFormat, ErrNotAStore,
 // storedir.ErrIncomplete, and ErrDamaged for files that differ from those at the last closing. A
-// write to a store of OpenReader is [ErrReadOnly]. Backup and Restore return
-// [ErrNotABackup], [ErrNotEmpty] and [ErrBadBackup]. Append returns a Conflict,
+// write to a store of OpenReader is [ErrReadOnly]. Append returns a Conflict,
 // ErrBadRecord, ErrTooLarge and ErrClosed. If the context of an append ends after the
 // committer took it, or its write fails, its outcome is open: append the same records
 // again, after [ErrPaused] to the same store, and otherwise after opening it again. Loops

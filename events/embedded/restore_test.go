@@ -17,27 +17,28 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/backup"
 	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
 // backedUp makes a store with 25 records and a backup of it with a part, in the
 // folder root, and returns the backup.
-func backedUp(t testing.TB, storage vfs.FS, root string) Backup {
+func backedUp(t testing.TB, storage vfs.FS, root string) backup.Manifest {
 	t.Helper()
 	s, err := Open(t.Context(), storage.PathJoin(root, "store"), Config{FS: storage})
 	must(t, err)
 	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(20, 500)...))
 	must(t, s.Compact(t.Context()))
 	must(t, s.Append(t.Context(), "s-1", 20, newRecordWriter(2).records(5, 50)...))
-	made, _, err := s.Backup(t.Context(), storage.PathJoin(root, "backup"), NamedPart{"outputs", thing(storage)})
+	made, _, err := s.Backup(t.Context(), storage.PathJoin(root, "backup"), backup.NamedComponent{Name: "outputs", Component: thing(storage)})
 	must(t, err)
 	must(t, s.Close())
 	return made
 }
 
 // thing returns a part with one file, named thing.
-func thing(storage vfs.FS) Part {
+func thing(storage vfs.FS) backup.Component {
 	return partFunc(func(_ context.Context, dir string, before func() error) error {
 		return errors.Join(before(), storage.MkdirAll(dir, 0o755), writeFile(storage, storage.PathJoin(dir, "thing"), "kept"))
 	})
@@ -45,7 +46,7 @@ func thing(storage vfs.FS) Part {
 
 // wantRestored fails unless a folder holds what was backed up, as a store, and
 // nothing else.
-func wantRestored(t testing.TB, storage vfs.FS, dir string, made Backup) {
+func wantRestored(t testing.TB, storage vfs.FS, dir string, made backup.Manifest) {
 	t.Helper()
 	if text, err := readFile(storage, storage.PathJoin(dir, "outputs", "thing")); err != nil || text != "kept" {
 		t.Errorf("the part holds %q, %v", text, err)
@@ -79,7 +80,7 @@ func TestOneOfConcurrentRestoresSucceeds(t *testing.T) {
 			var restoreRun sync.WaitGroup
 			for i := range ends {
 				restoreRun.Go(func() {
-					_, ends[i] = Restore(t.Context(), storage.PathJoin(root, "backup"), storage.PathJoin(root, "again"), storage)
+					_, ends[i] = backup.Restore(t.Context(), storage.PathJoin(root, "backup"), storage.PathJoin(root, "again"), storage)
 				})
 			}
 			restoreRun.Wait()
@@ -88,8 +89,8 @@ func TestOneOfConcurrentRestoresSucceeds(t *testing.T) {
 				switch {
 				case err == nil:
 					succeeded++
-				case !errors.Is(err, events.ErrInUse) && !errors.Is(err, ErrNotEmpty):
-					t.Errorf("Restore beside another = %v, want %v or %v", err, events.ErrInUse, ErrNotEmpty)
+				case !errors.Is(err, events.ErrInUse) && !errors.Is(err, backup.ErrNotEmpty):
+					t.Errorf("Restore beside another = %v, want %v or %v", err, events.ErrInUse, backup.ErrNotEmpty)
 				}
 			}
 			if succeeded != 1 {
@@ -133,8 +134,8 @@ func TestARestoreLeavesAFolderOfSomethingElseAsItIs(t *testing.T) {
 		must(t, os.Mkdir(dir, 0o700))
 		must(t, fill(dir))
 		before := tree(t, root)
-		if _, err := Restore(t.Context(), filepath.Join(root, "backup"), dir, nil); !errors.Is(err, ErrNotEmpty) {
-			t.Errorf("Restore into a folder with %s = %v, want %v", name, err, ErrNotEmpty)
+		if _, err := backup.Restore(t.Context(), filepath.Join(root, "backup"), dir, nil); !errors.Is(err, backup.ErrNotEmpty) {
+			t.Errorf("Restore into a folder with %s = %v, want %v", name, err, backup.ErrNotEmpty)
 		}
 		if after := tree(t, root); !maps.Equal(before, after) {
 			t.Errorf("Restore into a folder with %s changed %v to %v", name, before, after)
@@ -143,15 +144,15 @@ func TestARestoreLeavesAFolderOfSomethingElseAsItIs(t *testing.T) {
 	s, err := Open(t.Context(), filepath.Join(root, "open"), Config{})
 	must(t, err)
 	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(3).records(3, 10)...))
-	if _, err := Restore(t.Context(), filepath.Join(root, "backup"), filepath.Join(root, "open"), nil); !errors.Is(err, ErrNotEmpty) {
-		t.Errorf("Restore over a store that is open = %v, want %v", err, ErrNotEmpty)
+	if _, err := backup.Restore(t.Context(), filepath.Join(root, "backup"), filepath.Join(root, "open"), nil); !errors.Is(err, backup.ErrNotEmpty) {
+		t.Errorf("Restore over a store that is open = %v, want %v", err, backup.ErrNotEmpty)
 	}
 	must(t, s.Append(t.Context(), "s-1", 3, newRecordWriter(4).records(3, 10)...))
 	must(t, s.Close())
 	for _, pair := range [][2]string{{"backup", "backup"}, {"backup", "backup/within"}, {"backup", "."}} {
 		dst := filepath.Join(root, pair[1])
 		before := tree(t, root)
-		if _, err := Restore(t.Context(), filepath.Join(root, pair[0]), dst, nil); err == nil || !maps.Equal(before, tree(t, root)) {
+		if _, err := backup.Restore(t.Context(), filepath.Join(root, pair[0]), dst, nil); err == nil || !maps.Equal(before, tree(t, root)) {
 			t.Errorf("Restore of %s into %s = %v, want a refusal that changes nothing", pair[0], pair[1], err)
 		}
 	}
@@ -183,11 +184,11 @@ func TestARestoreIntoALockedFolderIsInUse(t *testing.T) {
 	must(t, storage.MkdirAll("root/again", 0o755))
 	lock, err := storage.Lock("root/again/lock")
 	must(t, err)
-	if _, err := Restore(t.Context(), "root/backup", "root/again", storage); !errors.Is(err, events.ErrInUse) {
+	if _, err := backup.Restore(t.Context(), "root/backup", "root/again", storage); !errors.Is(err, events.ErrInUse) {
 		t.Errorf("Restore into a locked folder = %v, want %v", err, events.ErrInUse)
 	}
 	must(t, lock.Close())
-	if _, err := Restore(t.Context(), "root/backup", "root/again", storage); err != nil {
+	if _, err := backup.Restore(t.Context(), "root/backup", "root/again", storage); err != nil {
 		t.Errorf("Restore into a folder that was unlocked = %v", err)
 	}
 }
@@ -212,10 +213,10 @@ func TestABackupMadeDuringARestoreIsReported(t *testing.T) {
 		}
 		return nil
 	}))
-	if _, err := Restore(t.Context(), "backup", "again", slow); !errors.Is(err, events.ErrInUse) {
+	if _, err := backup.Restore(t.Context(), "backup", "again", slow); !errors.Is(err, events.ErrInUse) {
 		t.Errorf("Restore during a backup = %v, want %v", err, events.ErrInUse)
 	}
-	if _, err := Restore(t.Context(), "backup", "again", storage); err != nil {
+	if _, err := backup.Restore(t.Context(), "backup", "again", storage); err != nil {
 		t.Errorf("Restore afterwards = %v", err)
 	}
 }
@@ -229,7 +230,7 @@ func TestARestoreThatWasCutOffCanBeDoneAgain(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	writes, every := 0, repeats(6, 1)
 	var cuts []*vfs.MemFS
-	_, err := Restore(t.Context(), "root/backup", "root/again", errorfs.Wrap(storage, errorfs.InjectorFunc(func(op errorfs.Op) error {
+	_, err := backup.Restore(t.Context(), "root/backup", "root/again", errorfs.Wrap(storage, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
 			if writes++; writes%every == 0 {
 				for _, percent := range []int{0, 50, 100} {
@@ -253,15 +254,15 @@ func TestARestoreThatWasCutOffCanBeDoneAgain(t *testing.T) {
 		if info, err := dirty.Stat("root/again"); err == nil && info.IsDir() {
 			must(t, writeFile(dirty, "root/again/notes.txt", "mine"))
 			before := contents(t, dirty, "root/again")
-			if _, err := Restore(t.Context(), "root/backup", "root/again", dirty); !errors.Is(err, ErrNotEmpty) {
-				t.Errorf("%s: Restore beside a file of somebody else = %v, want %v", name, err, ErrNotEmpty)
+			if _, err := backup.Restore(t.Context(), "root/backup", "root/again", dirty); !errors.Is(err, backup.ErrNotEmpty) {
+				t.Errorf("%s: Restore beside a file of somebody else = %v, want %v", name, err, backup.ErrNotEmpty)
 			}
 			if now := contents(t, dirty, "root/again"); !maps.Equal(before, now) {
 				t.Errorf("%s: Restore beside a file of somebody else changed the folder", name)
 			}
 		}
-		_, err = Restore(t.Context(), "root/backup", "root/again", after)
-		if errors.Is(err, ErrNotEmpty) { // it was whole
+		_, err = backup.Restore(t.Context(), "root/backup", "root/again", after)
+		if errors.Is(err, backup.ErrNotEmpty) { // it was whole
 			s, err := Open(t.Context(), "root/again", Config{FS: after})
 			must(t, err)
 			must(t, s.Close())
@@ -284,7 +285,7 @@ func TestARestoreOntoAFullDiskLeavesNoStore(t *testing.T) {
 	failed := 0
 	for left := 0; ; left += repeats(3, 1) {
 		disk.set(left, false)
-		_, failure := Restore(t.Context(), "root/backup", "root/again", filled)
+		_, failure := backup.Restore(t.Context(), "root/backup", "root/again", filled)
 		if failure == nil {
 			break
 		}

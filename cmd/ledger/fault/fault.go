@@ -12,7 +12,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/events/embedded/backup"
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
@@ -129,9 +129,9 @@ var mappings = []Mapping{
 	{events.ErrNewerFormat, ExitFailed, "newer_format", "use the version of ledger that wrote the store, or a newer one", ""},
 	{outputs.ErrFormat, ExitFailed, "newer_format", "use the version of ledger that wrote the store, or a newer one", ""},
 	{events.ErrNotAStore, ExitFailed, "not_a_store", "name a store, an empty folder or a new folder with --store", ""},
-	{embedded.ErrNotABackup, ExitFailed, "not_a_backup", "name the folder that ledger store backup wrote to", ""},
-	{embedded.ErrNotEmpty, ExitConflict, "not_empty", "restore into a new folder: name it with --store", ""},
-	{embedded.ErrBadBackup, ExitFailed, "damaged_backup", "restore another backup; the undamaged files are in files/, named by their SHA-256", ""},
+	{backup.ErrNotABackup, ExitFailed, "not_a_backup", "name the folder that ledger store backup wrote to", ""},
+	{backup.ErrNotEmpty, ExitConflict, "not_empty", "restore into a new folder: name it with --store", ""},
+	{backup.ErrBadBackup, ExitFailed, "damaged_backup", "restore another backup; the undamaged files are in files/, named by their SHA-256", ""},
 	{transcripts.ErrContradicted, ExitConflict, "contradicted", "import the file into another store with --store", ""},
 	{transcripts.ErrForeign, ExitFailed, "foreign_file", "name a session file of Claude Code", ""},
 	{runner.ErrElsewhere, ExitConflict, "elsewhere", "wait until that process is done, or end it; ledger recover settles its calls after its lease has expired", ""},

@@ -9,7 +9,7 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/events/embedded/backup"
 )
 
 // A backupReport is the JSON result of ledger store backup and restore.
@@ -33,7 +33,7 @@ type writtenFiles struct {
 }
 
 // newBackupReport returns the row of a backup in dir of the store named store.
-func newBackupReport(dir, store string, b embedded.Backup, w embedded.Written) backupReport {
+func newBackupReport(dir, store string, b backup.Manifest, w backup.Written) backupReport {
 	return backupReport{dir, store, b.Position, b.Records, b.Digest, render.Timestamp(b.Made), len(b.Files), b.Bytes(), writtenFiles{w.Files, w.Bytes}, append([]string{}, b.Missing...)}
 }
 
@@ -73,15 +73,15 @@ func makeBackup(ctx context.Context, s *stores.Store, dir string) (backupReport,
 	return newBackupReport(dir, s.Name, made.Backup, made.Written), err
 }
 
-// Restore restores a backup into the folder that o names, which must be empty or
+// Restore restores the backup in the folder src into the folder that o names, which must be empty or
 // missing, checks the new store and prints the result to p. Damage that the backup itself
 // contains is a fault.Error with exit code 3; the new store remains.
-func Restore(ctx context.Context, p *render.Printer, o *stores.Opener, backup string) error {
+func Restore(ctx context.Context, p *render.Printer, o *stores.Opener, src string) error {
 	dir, err := o.Folder()
 	if err != nil {
 		return err
 	}
-	made, err := embedded.Restore(ctx, backup, dir, nil)
+	made, err := backup.Restore(ctx, src, dir, nil)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func Restore(ctx context.Context, p *render.Printer, o *stores.Opener, backup st
 			return err
 		}
 	}
-	row := newBackupReport(backup, dir, made, embedded.Written{Files: len(made.Files), Bytes: made.Bytes()})
+	row := newBackupReport(src, dir, made, backup.Written{Files: len(made.Files), Bytes: made.Bytes()})
 	err = p.Object(row, func() {
 		p.Line("%s to position %s, from a backup of %s.", render.Count(int(row.Records), "record"), row.Position, p.LongTime(made.Made))
 		p.Line("Digest: %s", row.Digest)

@@ -17,6 +17,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/events/embedded/backup"
 	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/projections"
 	"github.com/settlement-ledger/ledger/projections/publish"
@@ -320,7 +321,7 @@ const claimsName = "claims"
 
 // Backup writes a backup of the log and the outputs to the folder dir.
 func (f *Folder) Backup(ctx context.Context, dir string) (made shared.BackupReport, err error) {
-	made.Backup, made.Written, err = f.Log.Backup(ctx, dir, embedded.NamedPart{Name: OutputsName, Part: engine.BackupOutputs{Store: f.Outputs}})
+	made.Backup, made.Written, err = f.Log.Backup(ctx, dir, backup.NamedComponent{Name: OutputsName, Component: engine.BackupOutputs{Store: f.Outputs}})
 	return made, err
 }
 

@@ -17,7 +17,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/events/embedded/backup"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/conns"
 	"github.com/settlement-ledger/ledger/projections"
@@ -35,8 +35,8 @@ type Checkpoints interface {
 
 // A BackupReport describes a backup and the number of bytes and files written for it.
 type BackupReport struct {
-	Backup  embedded.Backup  `json:"backup"`
-	Written embedded.Written `json:"written"`
+	Backup  backup.Manifest `json:"backup"`
+	Written backup.Written  `json:"written"`
 }
 
 // A HolderConfig configures a holder. Dir and Outputs are required. The caller owns the

@@ -9,6 +9,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/events/embedded/backup"
 	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
@@ -76,7 +77,7 @@ func UnfinishedHolders(dir string, self domain.ProcessID) []domain.ProcessID {
 
 // backup writes a backup of the log and the blob store into a folder.
 func (h *ownedFolder) backup(ctx context.Context, dir string) (made BackupReport, err error) {
-	made.Backup, made.Written, err = h.log.Backup(ctx, dir, embedded.NamedPart{Name: engine.OutputsFolder, Part: engine.BackupOutputs{Store: h.outputs}})
+	made.Backup, made.Written, err = h.log.Backup(ctx, dir, backup.NamedComponent{Name: engine.OutputsFolder, Component: engine.BackupOutputs{Store: h.outputs}})
 	return made, err
 }
 

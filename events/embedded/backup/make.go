@@ -1,4 +1,4 @@
-package embedded
+package backup
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,8 +24,8 @@ import (
 
 // The names in a backup's folder.
 const (
-	backupName = "BACKUP" // manifest: a Backup
-	poolName   = "files"  // folder of the files, named by their SHA-256
+	manifestName = "BACKUP" // the Manifest
+	poolName     = "files"  // folder of the files, named by their SHA-256
 )
 
 // backupTitle is the prefix of a BACKUP file.
@@ -33,27 +34,27 @@ const backupTitle = "settlement-ledger backup, format "
 // backupFormat is the format of the folder of a backup.
 const backupFormat = 1
 
-// The errors of backupRun up and restoreRun. Callers match them with errors.Is.
+// The errors of Make and Restore. Callers match them with errors.Is.
 var (
 	ErrNotABackup = errors.New("not a backup")
 	ErrNotEmpty   = errors.New("folder is not empty")
 	ErrBadBackup  = errors.New("backup is damaged")
 )
 
-// A NamedPart is a part with the name of its folder in the store.
-type NamedPart struct {
+// A NamedComponent is a component with the name of its folder in the store.
+type NamedComponent struct {
 	Name string
-	Part
+	Component
 }
 
-// A Backup is the manifest of a backup.
-type Backup struct {
+// A Manifest describes a backup: its records and its files.
+type Manifest struct {
 	Position events.Position `json:"position"` // of the last record
 	Records  uint64          `json:"records"`
 	Digest   string          `json:"digest"` // the events.Digest of the records
 	Made     time.Time       `json:"made"`   // time of the snapshot, in UTC
 	Files    []Copy          `json:"files"`
-	Missing  []string        `json:"missing,omitempty"` // data of the parts to which records refer and which the store lacked
+	Missing  []string        `json:"missing,omitempty"` // data of the components to which records refer and which the store lacked
 	Turn     uint64          `json:"turn,omitempty"`    // number of earlier backups into the folder
 }
 
@@ -65,7 +66,7 @@ type Copy struct {
 }
 
 // Bytes returns the total size of the files of the backup.
-func (b Backup) Bytes() (total int64) {
+func (b Manifest) Bytes() (total int64) {
 	for _, f := range b.Files {
 		total += f.Bytes
 	}
@@ -78,51 +79,64 @@ type Written struct {
 	Bytes int64 // their size
 }
 
-// Backup copies the durable records, and the parts that they refer to, into the folder
-// dst, as of one time. The store stays usable meanwhile. Backup creates the folder if it
-// is missing. If the folder holds something else, Backup returns ErrNotABackup and leaves
+// Make copies the durable records of a store, and the parts that they refer to, into the folder
+// dst, as of one time. The store stays usable meanwhile. Make creates the folder if it
+// is missing. If the folder holds something else, Make returns ErrNotABackup and leaves
 // it unchanged. It does not write a file again that an earlier backup in the folder has,
 // and at the end removes the files that only the earlier backup needed.
 //
-// Before the backup is complete, Backup reads every record of the snapshot, and every
+// Before the backup is complete, Make reads every record of the snapshot, and every
 // file that the folder does not have yet; a damaged one ends it with events.ErrDamaged.
 // Of the files that the folder has, each backup rereads an eighth in turn, and replaces
 // damaged ones.
 //
 // An earlier backup in the folder is replaced only by one with at least its content: if
 // the store lost records of it, or lacks referenced data that the earlier backup has,
-// Backup returns [storedir.ErrIncomplete]. The earlier backup stays intact until the new one is
+// Make returns [storedir.ErrIncomplete]. The earlier backup stays intact until the new one is
 // complete and durable; an error, a kill or a power cut does not change it. Only one
 // backup of a store, and only one into a folder, runs at a time; a second one is
 // events.ErrInUse.
-func (s *Store) Backup(ctx context.Context, dst string, parts ...NamedPart) (made Backup, wrote Written, err error) {
-	b := &backupRun{store: s, fs: s.folder.FS, dst: dst, snapshotDir: s.folder.PathOf(snapshotName)}
-	if s.folder.FS == pebblefiles.Disk {
+func Make(ctx context.Context, source Source, dst string, parts ...NamedComponent) (made Manifest, wrote Written, err error) {
+	b := &backupRun{source: source, fs: source.FS, dst: dst, snapshotDir: source.SnapshotDir}
+	if source.FS == pebblefiles.Disk {
 		if b.dst, err = storedir.RealPath(dst); err != nil {
-			return Backup{}, Written{}, fmt.Errorf("back up to %s: %w", dst, err)
+			return Manifest{}, Written{}, fmt.Errorf("back up to %s: %w", dst, err)
 		}
 	}
 	if err := b.run(ctx, parts); err != nil {
-		return Backup{}, Written{}, fmt.Errorf("back up to %s: %w", dst, err)
+		return Manifest{}, Written{}, fmt.Errorf("back up to %s: %w", dst, err)
 	}
 	return b.made, b.wrote, nil
 }
 
+// A Source is the store that Make backs up.
+type Source struct {
+	FS          vfs.FS // file system of the store and of the backup
+	Dir         string // folder of the store
+	SnapshotDir string // folder in Dir that Make replaces, fills and removes
+
+	// Snapshot creates the folder dir with an immutable copy of the durable records.
+	Snapshot func(ctx context.Context, dir string) error
+	// Acquire makes sure that one backup of the store runs at a time. It returns a
+	// function that ends the exclusion, or an events.ErrInUse.
+	Acquire func() (release func(), err error)
+}
+
 // A backupRun is a backup in progress.
 type backupRun struct {
-	store       *Store
+	source      Source
 	fs          vfs.FS
 	dst         string
 	snapshotDir string // folder of the snapshot
-	made        Backup
+	made        Manifest
 	wrote       Written
-	last        Backup           // earlier backup in dst; zero: none
+	last        Manifest         // earlier backup in dst; zero: none
 	pool        map[string]int64 // sizes of the files in dst, by SHA-256
 }
 
 // run takes the snapshot, verifies and copies it, and then replaces the manifest.
-func (b *backupRun) run(ctx context.Context, parts []NamedPart) (err error) {
-	if isWithin(b.fs, b.dst, b.store.folder.Path) {
+func (b *backupRun) run(ctx context.Context, parts []NamedComponent) (err error) {
+	if isWithin(b.fs, b.dst, b.source.Dir) {
 		return errors.New("the folder is the store's, or within it: name another")
 	}
 	lock, err := b.lockTarget()
@@ -130,10 +144,11 @@ func (b *backupRun) run(ctx context.Context, parts []NamedPart) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	if !b.store.snapshotMu.TryLock() {
-		return fmt.Errorf("%w by another backup of it: wait for that", events.ErrInUse)
+	release, err := b.source.Acquire()
+	if err != nil {
+		return err
 	}
-	defer b.store.snapshotMu.Unlock()
+	defer release()
 	if err := b.fs.RemoveAll(b.snapshotDir); err != nil {
 		return err
 	}
@@ -142,7 +157,7 @@ func (b *backupRun) run(ctx context.Context, parts []NamedPart) (err error) {
 		return err
 	}
 	b.made.Made = time.Now().UTC()
-	if err := b.store.snapshot(ctx, b.snapshotDir, parts); err != nil {
+	if err := b.snapshot(ctx, b.snapshotDir, parts); err != nil {
 		return err
 	}
 	if err := b.readBack(ctx, parts); err != nil {
@@ -151,15 +166,28 @@ func (b *backupRun) run(ctx context.Context, parts []NamedPart) (err error) {
 	if err := b.copyAll(ctx, parts); err != nil {
 		return err
 	}
-	if err := putBackup(b.fs, b.dst, b.made); err != nil {
+	if err := writeManifest(b.fs, b.dst, b.made); err != nil {
 		return err
 	}
 	return b.removeUnneeded()
 }
 
+// snapshot copies the durable records into a folder, and then the parts that they refer
+// to, each into a folder of its name.
+func (b *backupRun) snapshot(ctx context.Context, dir string, parts []NamedComponent) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if len(parts) > 0 {
+		part, rest := parts[0], parts[1:]
+		return part.Snapshot(ctx, b.fs.PathJoin(dir, part.Name), func() error { return b.snapshot(ctx, dir, rest) })
+	}
+	return b.source.Snapshot(ctx, b.fs.PathJoin(dir, storedir.LogName))
+}
+
 // readBack reads the records of the snapshot, and compares them with the earlier backup
 // and with the parts.
-func (b *backupRun) readBack(ctx context.Context, parts []NamedPart) (err error) {
+func (b *backupRun) readBack(ctx context.Context, parts []NamedComponent) (err error) {
 	log := b.fs.PathJoin(b.snapshotDir, storedir.LogName)
 	then := events.NewDigest() // of the records in the earlier backup
 	b.made.Position, b.made.Records, b.made.Digest, err = layout.ReadDigest(ctx, b.fs, log, func(e events.Entry) error {
@@ -176,7 +204,7 @@ func (b *backupRun) readBack(ctx context.Context, parts []NamedPart) (err error)
 			"it is of another store, or this one lost records; name another folder", storedir.ErrIncomplete, b.last.Records)
 	}
 	for _, p := range parts {
-		if part, ok := p.Part.(Referenced); ok {
+		if part, ok := p.Component.(Referenced); ok {
 			missing, err := part.Missing(ctx, b.fs.PathJoin(b.snapshotDir, p.Name), layout.Records(ctx, b.fs, log))
 			if err != nil {
 				return err
@@ -223,12 +251,12 @@ func (b *backupRun) lockTarget() (io.Closer, error) {
 		return nil, err
 	}
 	for _, name := range names {
-		if !slices.Contains([]string{backupName, backupName + ".new", poolName, storedir.LockName}, name) {
+		if !slices.Contains([]string{manifestName, manifestName + ".new", poolName, storedir.LockName}, name) {
 			return nil, fmt.Errorf("%w: it holds %s; name an empty folder, one that does not exist, or a backup", ErrNotABackup, name)
 		}
 	}
-	if slices.Contains(names, backupName) {
-		if _, err := readBackup(b.fs, b.dst); errors.Is(err, ErrNotABackup) {
+	if slices.Contains(names, manifestName) {
+		if _, err := readManifest(b.fs, b.dst); errors.Is(err, ErrNotABackup) {
 			return nil, err
 		}
 	}
@@ -248,7 +276,7 @@ func (b *backupRun) lockTarget() (io.Closer, error) {
 // readTarget reads the manifest and lists the files of the folder. It ignores a damaged
 // manifest, which the backup replaces.
 func (b *backupRun) readTarget() error {
-	if last, err := readBackup(b.fs, b.dst); err == nil {
+	if last, err := readManifest(b.fs, b.dst); err == nil {
 		b.last, b.made.Turn = last, last.Turn+1
 	}
 	dir := b.fs.PathJoin(b.dst, poolName)
@@ -267,8 +295,8 @@ func (b *backupRun) readTarget() error {
 }
 
 // copyAll copies the FORMAT file and the snapshot.
-func (b *backupRun) copyAll(ctx context.Context, parts []NamedPart) error {
-	if err := b.copyFile(ctx, b.store.folder.PathOf(storedir.FormatName), storedir.FormatName); err != nil {
+func (b *backupRun) copyAll(ctx context.Context, parts []NamedComponent) error {
+	if err := b.copyFile(ctx, b.fs.PathJoin(b.source.Dir, storedir.FormatName), storedir.FormatName); err != nil {
 		return err
 	}
 	dirs := []string{storedir.LogName}
@@ -392,22 +420,22 @@ func hashCopy(ctx context.Context, storage vfs.FS, from string, to io.Writer) (s
 	}
 }
 
-// putBackup writes the BACKUP file: a line with its format, the Backup as JSON
+// writeManifest writes the BACKUP file: a line with its format, the Manifest as JSON
 // on one line, and the SHA-256 of both.
-func putBackup(storage vfs.FS, dir string, b Backup) error {
+func writeManifest(storage vfs.FS, dir string, b Manifest) error {
 	object, err := json.Marshal(b)
 	if err != nil {
 		return err
 	}
 	text := fmt.Appendf(nil, "%s%d\n%s\n", backupTitle, backupFormat, object)
-	return pebblefiles.WriteFile(storage, dir, backupName, fmt.Appendf(text, "%x\n", sha256.Sum256(text)))
+	return pebblefiles.WriteFile(storage, dir, manifestName, fmt.Appendf(text, "%x\n", sha256.Sum256(text)))
 }
 
-// readBackup reads the BACKUP file of a folder.
-func readBackup(storage vfs.FS, dir string) (b Backup, err error) {
-	file, err := storage.Open(storage.PathJoin(dir, backupName))
+// readManifest reads the BACKUP file of a folder.
+func readManifest(storage vfs.FS, dir string) (b Manifest, err error) {
+	file, err := storage.Open(storage.PathJoin(dir, manifestName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return b, fmt.Errorf("%w: it has no %s file", ErrNotABackup, backupName)
+		return b, fmt.Errorf("%w: it has no %s file", ErrNotABackup, manifestName)
 	}
 	if err != nil {
 		return b, err
@@ -419,17 +447,36 @@ func readBackup(storage vfs.FS, dir string) (b Backup, err error) {
 	text := string(content)
 	version, ok := strings.CutPrefix(text, backupTitle)
 	if !ok {
-		return b, fmt.Errorf("%w: its %s file is not one of a backup", ErrNotABackup, backupName)
+		return b, fmt.Errorf("%w: its %s file is not one of a backup", ErrNotABackup, manifestName)
 	}
 	if version, _, _ = strings.Cut(version, "\n"); version != fmt.Sprint(backupFormat) {
 		return b, fmt.Errorf("%w: the backup has format %q, and this program knows format %d; use a newer program", events.ErrNewerFormat, version, backupFormat)
 	}
 	lines := strings.SplitAfter(text, "\n")
 	if len(lines) != 4 || lines[2] != fmt.Sprintf("%x\n", sha256.Sum256([]byte(lines[0]+lines[1]))) {
-		return b, fmt.Errorf("%w: its %s file does not match its sum", ErrBadBackup, backupName)
+		return b, fmt.Errorf("%w: its %s file does not match its sum", ErrBadBackup, manifestName)
 	}
 	if err := json.Unmarshal([]byte(lines[1]), &b); err != nil {
-		return b, fmt.Errorf("%w: read its %s file: %w", ErrBadBackup, backupName, err)
+		return b, fmt.Errorf("%w: read its %s file: %w", ErrBadBackup, manifestName, err)
 	}
 	return b, nil
+}
+
+// A Component is other data that a backup includes, such as the outputs to which records
+// refer.
+type Component interface {
+	// Snapshot creates the folder dir with an immutable copy of the component's data. It
+	// first calls before, and from then until the copy is complete the part removes
+	// no data, so that the copy has everything that before saw referenced. It returns
+	// the error of before.
+	Snapshot(ctx context.Context, dir string, before func() error) error
+}
+
+// A Referenced component finds the references to its data in records. A backup compares the
+// copy of the component with the copy of the records.
+type Referenced interface {
+	Component
+	// Missing returns the names of the data that the records refer to and the copy in
+	// the folder dir lacks. It gets the copied records in order.
+	Missing(ctx context.Context, dir string, records iter.Seq2[events.Entry, error]) ([]string, error)
 }

@@ -1,4 +1,4 @@
-package embedded
+package backup
 
 import (
 	"context"
@@ -29,7 +29,7 @@ import (
 // Restore locks dst like an open store: a second Restore into it, or an Open meanwhile,
 // is events.ErrInUse. It also returns events.ErrInUse if a backup is made into src
 // meanwhile. It removes only files that it wrote, or that an interrupted Restore wrote.
-func Restore(ctx context.Context, src, dst string, storage vfs.FS) (b Backup, err error) {
+func Restore(ctx context.Context, src, dst string, storage vfs.FS) (b Manifest, err error) {
 	r := &restoreRun{fs: storage, src: src, dst: dst}
 	if storage == nil {
 		r.fs = pebblefiles.Disk
@@ -37,14 +37,14 @@ func Restore(ctx context.Context, src, dst string, storage vfs.FS) (b Backup, er
 			r.dst, err = storedir.RealPath(dst)
 		}
 		if err != nil {
-			return Backup{}, fmt.Errorf("restore %s to %s: %w", src, dst, err)
+			return Manifest{}, fmt.Errorf("restore %s to %s: %w", src, dst, err)
 		}
 	}
-	if r.made, err = readBackup(r.fs, r.src); err != nil {
-		return Backup{}, fmt.Errorf("restore %s: %w", src, err)
+	if r.made, err = readManifest(r.fs, r.src); err != nil {
+		return Manifest{}, fmt.Errorf("restore %s: %w", src, err)
 	}
 	if err := r.run(ctx); err != nil {
-		return Backup{}, fmt.Errorf("restore %s to %s: %w", src, dst, err)
+		return Manifest{}, fmt.Errorf("restore %s to %s: %w", src, dst, err)
 	}
 	return r.made, nil
 }
@@ -57,7 +57,7 @@ const restoringTitle = "settlement-ledger restore, format 1\n"
 type restoreRun struct {
 	fs       vfs.FS
 	src, dst string
-	made     Backup
+	made     Manifest
 }
 
 // run locks dst, removes the remains of an interrupted Restore, and copies the files. If
@@ -104,7 +104,7 @@ func (r *restoreRun) run(ctx context.Context) (err error) {
 // explain returns an error of copying, as events.ErrInUse if another backup was made into
 // src meanwhile, which removes files.
 func (r *restoreRun) explain(err error) error {
-	now, reading := readBackup(r.fs, r.src)
+	now, reading := readManifest(r.fs, r.src)
 	if errors.Is(err, ErrBadBackup) && reading == nil && !now.Made.Equal(r.made.Made) {
 		return fmt.Errorf("%w: another backup was made into %s meanwhile: restore that", events.ErrInUse, r.src)
 	}
