@@ -7,15 +7,15 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// A collector collects the commands of a script.
+// A collector collects the resources of one command line.
 type collector struct {
 	analysis    Analysis
-	seen        map[string]bool // the resources
-	environment map[string]bool // names of variables
-	indirect    bool            // a command in it is another than its words say
-	uncertain   bool            // the shell may run what the parser does not see
-	depth       int             // of scripts and commands within commands
-	size        int             // of the resources, in bytes
+	seen        map[string]bool // the resources so far
+	environment map[string]bool // names of the variables that the shell inherits
+	indirect    bool            // a command runs a command that its own words do not show
+	uncertain   bool            // the shell may run a command that the parser does not see
+	depth       int             // nesting of scripts and commands
+	size        int             // of all resources, in bytes
 }
 
 func newCollector(environment []string) *collector {
@@ -30,8 +30,8 @@ func newCollector(environment []string) *collector {
 // maxDepth is how deep scripts and commands within commands are read.
 const maxDepth = 8
 
-// enterNested counts one level of commands within commands. It reports false where
-// there are too many.
+// enterNested counts one level of nesting. It returns false and marks the line uncertain
+// beyond maxDepth.
 func (a *collector) enterNested() bool {
 	if a.depth == maxDepth {
 		a.uncertain = true
@@ -41,7 +41,8 @@ func (a *collector) enterNested() bool {
 	return true
 }
 
-// parseText adds the commands of a text. Variants that disagree leave it unread.
+// parseText adds the commands of a text. The line is uncertain if the text is invalid in
+// one of the languages or has other commands in them.
 func (a *collector) parseText(line string, in []syntax.LangVariant) {
 	if len(line) > maxLineBytes || !a.enterNested() {
 		a.uncertain = true
@@ -65,6 +66,7 @@ func (a *collector) parseText(line string, in []syntax.LangVariant) {
 	}
 }
 
+// merge adds the resources and flags of b.
 func (a *collector) merge(b *collector) {
 	for _, resource := range b.analysis.Resources {
 		if !a.seen[resource] {
@@ -85,6 +87,7 @@ func (a *collector) merge(b *collector) {
 	a.indirect, a.uncertain = a.indirect || b.indirect, a.uncertain || b.uncertain
 }
 
+// add adds a resource with its save pattern, once.
 func (a *collector) add(resource, save string) {
 	if resource == "" || a.seen[resource] {
 		return
@@ -97,10 +100,10 @@ func (a *collector) add(resource, save string) {
 	}
 }
 
-// addExact adds a resource that is saved as it is.
+// addExact adds a resource whose save pattern matches only itself.
 func (a *collector) addExact(resource string) { a.add(resource, LiteralPattern(resource)) }
 
-// addSpellings adds further spellings of a resource.
+// addSpellings adds further texts of a resource for rules that ask or deny.
 func (a *collector) addSpellings(resource string, texts ...string) {
 	for _, text := range texts {
 		if text == "" || text == resource || slices.Contains(a.analysis.Spellings[resource], text) {
@@ -113,7 +116,7 @@ func (a *collector) addSpellings(resource string, texts ...string) {
 	}
 }
 
-// addPath adds an absolute path that the script names.
+// addPath adds an absolute path, once, except /dev/null.
 func (a *collector) addPath(value string) {
 	if strings.HasPrefix(value, "/") && value != "/dev/null" && !slices.Contains(a.analysis.Paths, value) {
 		a.analysis.Paths = append(a.analysis.Paths, value)

@@ -13,9 +13,8 @@ var gitOptions = wrapperSpec{flags: "pP", flagsWithArgument: "Cc", long: "bare g
 // unread.
 var gitHarmlessSettings = strings.Fields("advice. color. commit.gpgsign= core.quotepath= init.defaultbranch= user.email= user.name=")
 
-// addGit adds the commands that git is known to run, and reports whether there
-// may be some. Rules that ask or deny see its subcommand without the options
-// before it.
+// addGit adds the commands that git is known to run, and reports whether there may be
+// one. Rules that ask or deny see the subcommand without the options before it.
 func (v *walker) addGit(whole string, words []shellWord) bool {
 	rest, ok := gitOptions.commandWords(words)
 	if !ok {
@@ -48,7 +47,8 @@ func (v *walker) addGit(whole string, words []shellWord) bool {
 	return v.addGitSubcommand(whole, rest) || runs
 }
 
-// addGitSubcommand adds the commands that a subcommand of git runs.
+// addGitSubcommand adds the commands that a subcommand of git runs, and reports whether
+// it may run one.
 func (v *walker) addGitSubcommand(whole string, words []shellWord) bool {
 	name, second := words[0].value, ""
 	if len(words) > 1 {

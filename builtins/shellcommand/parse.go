@@ -12,24 +12,23 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// A Analysis is the set of resources and effects of a command line, as far as the parser can
-// read it.
+// An Analysis lists the commands and files of a command line, as permission rules see
+// them.
 type Analysis struct {
-	Resources    []string            // to ask about: at least one
+	Resources    []string            // commands and files to ask about; at least one
 	Spellings    map[string][]string // further texts of a resource, for rules that ask or deny
-	SavePatterns []string            // the patterns that an answer for always allows
-	Paths        []string            // literal words that are absolute paths
+	SavePatterns []string            // patterns that the answer always allows
+	Paths        []string            // absolute paths among the literal words
 }
 
 // maxLineBytes is the longest command line that is parsed, in bytes. Linux passes
 // no longer argument to a program.
 const maxLineBytes = 128 << 10
 
-// Analyze reads a command line as the shell does. The shell is a result of
-// dialect; environment is the environment that the shell gets, as KEY=VALUE. A
-// line that the parser and the shell may read differently is unread: the whole
-// line is a resource, besides the commands that the parser found in it, under
-// a name that no pattern for one of its commands matches.
+// Analyze parses a command line as the shell does. shell is a result of [Dialect];
+// environment holds the variables of the shell as KEY=VALUE. If the parser and the shell
+// may read the line differently, the line is uncertain: the resource "SHELL -c LINE" is
+// added, which no pattern for one of its commands matches.
 func Analyze(line, shell string, environment ...string) Analysis {
 	a := newCollector(environment)
 	if isAmbiguous(line) {
@@ -56,10 +55,9 @@ func Analyze(line, shell string, environment ...string) Analysis {
 	return a.analysis
 }
 
-// isAmbiguous reports whether a line holds text that shells, parsers and people
-// read differently: control characters other than tab and line feed, text that
-// is not UTF-8, and characters that no terminal shows, such as Unicode spaces
-// and changes of direction.
+// isAmbiguous reports whether shells, parsers and people can read a line differently: it
+// is too long, not UTF-8, or holds control characters other than tab and line feed, or
+// characters that a terminal does not show.
 func isAmbiguous(line string) bool {
 	if len(line) > maxLineBytes || !utf8.ValidString(line) {
 		return true
@@ -89,9 +87,9 @@ const maxSegments = 4096
 // Commands nested in commands would take the square of its length.
 const maxResourceBytes = 1 << 20
 
-// possibleCommands returns the texts in a line that may be commands, for rules that
-// ask or deny: every text after a separator, a keyword or an assignment, with
-// the base name of its program, as it is and without quotes.
+// possibleCommands returns every text in a line that may be a command, for rules that
+// ask or deny: each text after a separator, a keyword or an assignment, with and without
+// quotes, with the base name of its program.
 func possibleCommands(line string) []string {
 	var texts []string
 	for _, text := range []string{line, strings.NewReplacer(`\`, "", `"`, "", "'", "").Replace(line)} {
@@ -110,14 +108,15 @@ func possibleCommands(line string) []string {
 	return texts
 }
 
+// keywords are the reserved words before a command.
 var keywords = strings.Fields("! do elif else if then time until while")
 
 // baseName returns the text after the last slash.
 func baseName(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
-// Dialect returns the name under which Analyze knows the shell at a path: bash
-// for a program called bash that is one, sh for any other shell of the POSIX
-// family, and otherwise the name of the program, which Analyze does not read.
+// Dialect returns the name under which [Analyze] knows the shell at path: bash for a
+// bash that is called so, sh for any other shell of the POSIX family, and the name of
+// the program otherwise, which makes every line uncertain. It follows symbolic links.
 func Dialect(path string) string {
 	name := filepath.Base(path)
 	if found, err := exec.LookPath(path); err == nil {
@@ -136,9 +135,9 @@ func Dialect(path string) string {
 	return program
 }
 
-// languages returns the languages in which a shell may read a line. A shell
-// under the name sh can be one of several, so that a line must read the same
-// in both.
+// languages returns the parser languages of a shell, or nil for an unknown one. The
+// program sh can be one of several shells, so a line must mean the same in both
+// languages.
 func languages(shell string) []syntax.LangVariant {
 	switch shell {
 	case "bash":
@@ -151,7 +150,8 @@ func languages(shell string) []syntax.LangVariant {
 
 var posixLanguages = []syntax.LangVariant{syntax.LangPOSIX, syntax.LangBash}
 
-// Argument returns a line that the shell does not take for one of its options.
+// Argument returns a line as the argument of -c. It puts a space before a line that the
+// shell would read as an option.
 func Argument(line string) string {
 	if strings.HasPrefix(line, "-") || strings.HasPrefix(line, "+") {
 		return " " + line

@@ -5,15 +5,14 @@ import (
 	"strings"
 )
 
-// exactPattern returns the pattern that matches the command of some words alone.
+// exactPattern returns the pattern that matches only the command of these words.
 func exactPattern(words []shellWord) string {
 	return LiteralPattern(strings.Join(wordTexts(words), " "))
 }
 
-// reusablePattern returns the pattern that an answer for always saves for a command:
-// its reusable prefix with anything after it. Where the prefix would allow
-// more than the question shows, as that of an interpreter does, it is the
-// command as it is.
+// reusablePattern returns the save pattern of a command: its identifying prefix followed
+// by anything, or the exact command if the prefix would allow more than the question
+// shows.
 func reusablePattern(words []shellWord) string {
 	prefix := reusablePrefix(wordTexts(words))
 	if exactOnly(words) {
@@ -31,8 +30,8 @@ func reusablePattern(words []shellWord) string {
 	return text
 }
 
-// exactOnly reports whether a prefix of a command says too little: with other
-// words behind it, it can run any program, or reach any machine.
+// exactOnly reports whether a command is saved only as a whole, because its prefix could
+// run any program, reach another machine or destroy files.
 func exactOnly(words []shellWord) bool {
 	name := words[0].value
 	if strings.Contains(name, "/") {
@@ -96,6 +95,6 @@ var arities = map[string]int{
 	"uv": 2, "uv run": 3, "vault": 2, "yarn": 2, "yarn run": 3,
 }
 
-// LiteralPattern returns the narrowest pattern that matches a text: a star in it is
-// matched by any one rune, as a pattern has no escape.
+// LiteralPattern returns the narrowest pattern that matches text. Patterns have no
+// escape, so a star in text becomes ?, which matches any one rune.
 func LiteralPattern(text string) string { return strings.ReplaceAll(text, "*", "?") }

@@ -6,20 +6,21 @@ import (
 	"strings"
 )
 
-// variableSetters are the builtins that set variables by name, with how many words
-// precede the names.
+// variableSetters are the builtins that set variables by name, with the number of words
+// before the names.
 var variableSetters = map[string]int{"read": 0, "readarray": 0, "mapfile": 0, "getopts": 1, "unset": 0}
 
 // declarationBuiltins are the builtins whose words show which variables they set.
 var declarationBuiltins = strings.Fields("declare export local readonly typeset")
 
+// declaration matches the name of a declared variable.
 var declaration = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(=|$)`)
 
-// parsingBuiltins are the builtins that change how the shell reads later commands.
+// parsingBuiltins are the builtins that change how the shell parses later commands.
 var parsingBuiltins = strings.Fields("bind compgen complete compopt enable fc history let shopt unalias")
 
-// changesShell reports whether a command is a builtin that changes the shell. The
-// script is unread where that can change the commands that follow.
+// changesShell reports whether a command is a builtin that changes the shell, and marks
+// the line uncertain if the change can affect later commands.
 func (v *walker) changesShell(program string, words []shellWord) bool {
 	rest := words[1:]
 	switch {

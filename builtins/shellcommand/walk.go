@@ -7,16 +7,15 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// A walker walks over one parsed script.
+// A walker walks the syntax tree of one script.
 type walker struct {
 	*collector
 	variant syntax.LangVariant
 }
 
-// visit sees each node, those within substitutions too. Syntax that it does not
-// name leaves the script unread, as does a variable that is set without an
-// assignment and may reach a program, and arithmetic on anything but numbers:
-// bash runs the commands that the value of a variable holds there.
+// visit adds the commands of one node and returns whether to descend. Syntax without a
+// case makes the line uncertain, as do variables that a program may inherit, and
+// arithmetic on variables: bash runs commands in their values.
 func (v *walker) visit(n syntax.Node) bool {
 	if v.size > maxResourceBytes {
 		v.uncertain = true
@@ -72,11 +71,11 @@ func (v *walker) visit(n syntax.Node) bool {
 	return true
 }
 
-// requireCertain leaves the script unread unless a condition holds.
+// requireCertain marks the line uncertain unless ok is true.
 func (v *walker) requireCertain(ok bool) { v.uncertain = v.uncertain || !ok }
 
-// startsWithSubshell reports whether the first of some statements is a subshell right
-// behind the parenthesis at a position.
+// startsWithSubshell reports whether the first statement is a subshell directly behind
+// the parenthesis at open: shells can read (( as arithmetic.
 func startsWithSubshell(open syntax.Pos, stmts []*syntax.Stmt) bool {
 	if len(stmts) == 0 {
 		return false
@@ -85,7 +84,7 @@ func startsWithSubshell(open syntax.Pos, stmts []*syntax.Stmt) bool {
 	return ok && inner.Lparen.Offset() <= open.Offset()+2
 }
 
-// isNumeric reports whether an arithmetic expression holds numbers alone.
+// isNumeric reports whether an arithmetic expression contains only numbers.
 func isNumeric(x syntax.ArithmExpr) bool {
 	switch x := x.(type) {
 	case nil:
@@ -102,11 +101,13 @@ func isNumeric(x syntax.ArithmExpr) bool {
 	return false
 }
 
+// isNumericWord reports whether a test operand is a literal number.
 func isNumericWord(x syntax.TestExpr) bool {
 	w, ok := x.(*syntax.Word)
 	return ok && isDigits(w)
 }
 
+// isDigits reports whether a word is a literal number.
 func isDigits(w *syntax.Word) bool {
 	text := w.Lit()
 	return text != "" && strings.Trim(text, "0123456789") == ""
@@ -151,7 +152,7 @@ func hasSingleQuotes(w *syntax.Word) bool {
 	return found
 }
 
-// addDeclaration adds a declaration of variables.
+// addDeclaration adds a declaration of variables as a resource.
 func (v *walker) addDeclaration(d *syntax.DeclClause) {
 	v.addExact(v.print(d))
 	for _, arg := range d.Args {
@@ -159,7 +160,7 @@ func (v *walker) addDeclaration(d *syntax.DeclClause) {
 	}
 }
 
-// print returns the text of a node on one line.
+// print returns a node as text on one line.
 func (v *walker) print(n syntax.Node) string {
 	var b strings.Builder
 	if err := syntax.NewPrinter(syntax.SingleLine(true)).Print(&b, n); err != nil {
@@ -169,8 +170,8 @@ func (v *walker) print(n syntax.Node) string {
 	return strings.TrimSpace(b.String())
 }
 
-// addCall adds a simple command; with the variables that are set for it, if there
-// are any, once more: they can make another command of it.
+// addCall adds a simple command. With assignments before it, it also adds the command
+// with them, because they can change its effect.
 func (v *walker) addCall(c *syntax.CallExpr) {
 	var sets []string
 	for _, assign := range c.Assigns {
@@ -187,8 +188,8 @@ func (v *walker) addCall(c *syntax.CallExpr) {
 	v.addCommand(words, save)
 }
 
-// addCommand adds the command of some words, and the commands that it is known to
-// run. The pattern that an answer for always saves is that of save.
+// addCommand adds a command and the commands that it is known to run. save returns its
+// save pattern.
 func (v *walker) addCommand(words []shellWord, save func([]shellWord) string) {
 	if len(words) == 0 || !v.enterNested() {
 		return
@@ -220,8 +221,8 @@ func (v *walker) addCommand(words []shellWord, save func([]shellWord) string) {
 
 // redirect adds a file that is read or written. A duplicate of a descriptor,
 
-// addRedirect adds a file that is read or written. A duplicate of a descriptor,
-// text in the script, and /dev/null are no files.
+// addRedirect adds the file of a redirection. Duplicates of descriptors, here-documents
+// and /dev/null are not files.
 func (v *walker) addRedirect(r *syntax.Redirect) {
 	v.requireCertain(r.N == nil || strings.Trim(r.N.Value, "0123456789") == "")
 	switch r.Op {

@@ -7,17 +7,18 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// A shellWord is one of a command.
+// A shellWord is one word of a command.
 type shellWord struct {
-	text    string // as it is shown
-	value   string // its meaning, where it is literal
-	literal bool
-	expands bool // it is literal, and the shell may replace it by other words
+	text    string // as a rule sees it
+	value   string // meaning of a literal word
+	literal bool   // it contains no expansion of a variable or command
+	expands bool   // it is literal, and the shell may replace it by other words
 }
 
-// plain reports whether a word means itself alone.
+// plain reports whether the word always means exactly its value.
 func (w shellWord) plain() bool { return w.literal && !w.expands }
 
+// wordTexts returns the text of each word.
 func wordTexts(words []shellWord) []string {
 	texts := make([]string, len(words))
 	for i, w := range words {
@@ -26,6 +27,7 @@ func wordTexts(words []shellWord) []string {
 	return texts
 }
 
+// readWords reads each word of a command.
 func (v *walker) readWords(args []*syntax.Word) []shellWord {
 	words := make([]shellWord, len(args))
 	for i, arg := range args {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A wrapperSpec describes a program that runs the command in its arguments, such as env or
-// sudo.
+// A wrapperSpec describes the options of a program that runs the command in its
+// arguments, such as env or sudo.
 type wrapperSpec struct {
 	flags             string // short options without an argument
 	flagsWithArgument string // short options with one
@@ -16,8 +16,8 @@ type wrapperSpec struct {
 	needed            bool   // without a command it runs something else, such as a shell
 }
 
-// wrappers are the programs whose options Analyze knows. An option that is not
-// here leaves a script unread.
+// wrappers are the wrapper programs by name. An option that is not listed makes the line
+// uncertain.
 var wrappers = map[string]wrapperSpec{
 	"builtin": {},
 	"busybox": {}, "toybox": {},
@@ -44,16 +44,16 @@ var wrappers = map[string]wrapperSpec{
 	"xargs":   {flags: "0rtxpo", flagsWithArgument: "adEILnPs", long: "null no-run-if-empty verbose exit interactive open-tty arg-file= delimiter= max-lines= max-args= max-procs= max-chars= replace="},
 }
 
-// unknownWrappers are programs that run a command in a way that Analyze does not
-// follow.
+// unknownWrappers are programs that run a command in a form that the package does not
+// parse.
 var unknownWrappers = strings.Fields("at batch bwrap catchsegv cgexec coproc dbus-run-session entr expect fakechroot fakeroot firejail gdb ltrace numactl parallel " +
 	"perf pkexec prlimit proot runuser rlwrap script select setpriv ssh start-stop-daemon su systemd-run unbuffer valgrind xvfb-run")
 
-// shellPrograms are programs that run a text.
+// shellPrograms are the programs that run a text given after -c.
 var shellPrograms = strings.Fields("ash bash dash fish ksh ksh93 mksh rbash sh tcsh csh yash zsh")
 
-// addWrapped adds the commands that a program is known to run, and reports whether
-// it is a program that runs others. Its own command is then whole.
+// addWrapped adds the commands that a program runs and reports whether the program is a
+// wrapper.
 func (v *walker) addWrapped(program, whole string, words []shellWord) bool {
 	rest := words[1:]
 	switch {
@@ -88,8 +88,8 @@ func (v *walker) addWrapped(program, whole string, words []shellWord) bool {
 	return true
 }
 
-// markUncertain leaves a script unread because of a command whose words it does not
-// understand. Rules that ask or deny see every command that the words may be.
+// markUncertain marks the line uncertain because of the words of a command, and adds
+// every command that they may contain as a spelling.
 func (v *walker) markUncertain(whole string, words []shellWord) {
 	v.uncertain = true
 	v.addGuesses(whole, words)
@@ -98,7 +98,7 @@ func (v *walker) markUncertain(whole string, words []shellWord) {
 // maxGuesses is how many words of a command may be the beginning of another.
 const maxGuesses = 64
 
-// addGuesses adds a spelling for every command that begins at one of some words.
+// addGuesses adds a spelling for the command that begins at each of the words.
 func (v *walker) addGuesses(whole string, words []shellWord) {
 	var fields []string
 	for _, w := range words {
@@ -114,7 +114,7 @@ func (v *walker) addGuesses(whole string, words []shellWord) {
 	}
 }
 
-// addWrapperCommand adds the command of a runner.
+// addWrapperCommand adds the command in the arguments of a wrapper.
 func (v *walker) addWrapperCommand(r wrapperSpec, program, whole string, words []shellWord) {
 	rest, ok := r.commandWords(words)
 	switch {
@@ -139,8 +139,9 @@ func (v *walker) addWrapperCommand(r wrapperSpec, program, whole string, words [
 	}
 }
 
-// addFedCommand adds a command that gets further words from a file or a search. Where it
-// runs another command, these can say which.
+// addFedCommand adds a command that gets more words from a file or a search. If the
+// command is a wrapper itself, these words can name any program, so the line is
+// uncertain.
 func (v *walker) addFedCommand(whole string, words []shellWord) {
 	if len(words) == 0 {
 		return
@@ -153,8 +154,8 @@ func (v *walker) addFedCommand(whole string, words []shellWord) {
 	v.addCommand(words, exactPattern)
 }
 
-// commandWords returns the words after the options and operands. It reports false
-// where an option is not known, or the shell may put other words there.
+// commandWords returns the words after the options and operands. It returns false for an
+// unknown option, or if the shell may replace a word.
 func (r wrapperSpec) commandWords(words []shellWord) (rest []shellWord, ok bool) {
 	i := 1
 	for ; i < len(words) && words[i].plain(); i++ {
@@ -180,7 +181,7 @@ func (r wrapperSpec) commandWords(words []shellWord) (rest []shellWord, ok bool)
 	return r.skipOperands(words, i)
 }
 
-// skipOperands skips assignments and operands.
+// skipOperands returns the words after assignments and operands.
 func (r wrapperSpec) skipOperands(words []shellWord, i int) ([]shellWord, bool) {
 	for r.assigns && i < len(words) && words[i].plain() && strings.IndexByte(words[i].value, '=') > 0 {
 		i++
@@ -197,8 +198,8 @@ func (r wrapperSpec) skipOperands(words []shellWord, i int) ([]shellWord, bool) 
 	return words[i:], true
 }
 
-// parseOption reports whether an option is known, and whether its argument is the
-// next word.
+// parseOption reports whether an option is known, and whether the next word is its
+// argument.
 func (r wrapperSpec) parseOption(text string) (more, known bool) {
 	if long, ok := strings.CutPrefix(text, "--"); ok {
 		name, _, given := strings.Cut(long, "=")
@@ -220,7 +221,7 @@ func (r wrapperSpec) parseOption(text string) (more, known bool) {
 	return false, true
 }
 
-// addShellText adds the commands of the text that a shell is given by -c.
+// addShellText adds the commands of the text after -c of a shell.
 func (v *walker) addShellText(whole string, words []shellWord) {
 	given := false
 	for i := 0; i < len(words); i++ {
@@ -256,7 +257,7 @@ func (v *walker) addShellText(whole string, words []shellWord) {
 	}
 }
 
-// addJoinedText adds the commands of the text that some words are together.
+// addJoinedText adds the commands of the text that the words form together, as for eval.
 func (v *walker) addJoinedText(whole string, words []shellWord) {
 	values := make([]string, len(words))
 	for i, w := range words {
@@ -269,7 +270,7 @@ func (v *walker) addJoinedText(whole string, words []shellWord) {
 	v.parseText(strings.Join(values, " "), posixLanguages)
 }
 
-// addTrap adds the commands that are run at a signal.
+// addTrap adds the commands of a trap.
 func (v *walker) addTrap(whole string, words []shellWord) {
 	if len(words) > 0 && words[0].value == "--" {
 		words = words[1:]
@@ -283,8 +284,8 @@ func (v *walker) addTrap(whole string, words []shellWord) {
 	}
 }
 
-// addAliases adds the commands that an alias defines, and marks the script as unread: the alias
-// changes the meaning of later commands.
+// addAliases adds the commands of alias definitions and marks the line uncertain,
+// because an alias changes later commands.
 func (v *walker) addAliases(words []shellWord) {
 	v.uncertain = true
 	for _, w := range words {
@@ -294,7 +295,7 @@ func (v *walker) addAliases(words []shellWord) {
 	}
 }
 
-// addFindCommands adds the commands that find or fd runs for the files that it finds.
+// addFindCommands adds the commands that find or fd runs after one of the options.
 func (v *walker) addFindCommands(whole string, words []shellWord, options ...string) {
 	for i, w := range words {
 		if !w.literal || w.expands && strings.IndexAny(w.value, "*?[{") == 0 {

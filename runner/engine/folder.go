@@ -12,11 +12,11 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// OutputsFolder is the name of the folder of outputs in the folder of a store.
+// OutputsFolder is the name of the subfolder of the outputs in the folder of a store.
 const OutputsFolder = "outputs"
 
-// A FolderWorkspace is a workspace over a store in a folder that this process holds
-// alone. OpenFolder makes one.
+// A FolderWorkspace is a Workspace over a store in a folder that this process has
+// locked. [OpenFolder] makes it. It is safe for concurrent use.
 type FolderWorkspace struct {
 	*Workspace
 	Ledger  *events.Ledger // of the store
@@ -24,12 +24,11 @@ type FolderWorkspace struct {
 	outputs *outputs.Store
 }
 
-// OpenFolder opens the store in a folder, and makes the folder if it is missing. It
-// then starts a process of this program in the store, recovers the work of dead
-// processes, and opens a workspace. The ledger command can read the folder. The
-// caller closes the FolderWorkspace. Besides the errors of [Start] and [Process.Open]
-// it returns those of [embedded.Open]: an events.ErrInUse if another process has the
-// folder open.
+// OpenFolder opens the store in dir, starts a process of program in it, recovers what
+// dead processes left open, and opens a workspace. It creates a missing folder. The
+// ledger command can read the folder. The caller closes the result. OpenFolder returns
+// the errors of [Start], [Process.Open] and embedded.Open, such as events.ErrInUse if
+// another process has locked the folder.
 func OpenFolder(ctx context.Context, dir, program string, config WorkspaceConfig) (*FolderWorkspace, error) {
 	store, err := embedded.Open(ctx, dir, embedded.Config{})
 	if err != nil {
@@ -57,10 +56,11 @@ func OpenFolder(ctx context.Context, dir, program string, config WorkspaceConfig
 	return f, nil
 }
 
-// Close closes the process, as [Process.Close] does, and then the store. Nothing
-// of the FolderWorkspace may be used afterwards.
+// Close closes the process, as [Process.Close] does, and then the store and the outputs.
+// Nothing of the FolderWorkspace may be used afterwards.
 func (f *FolderWorkspace) Close(ctx context.Context) error {
 	return errors.Join(f.Process.Close(ctx), f.closeStores())
 }
 
+// closeStores closes the outputs and the store and joins their errors.
 func (f *FolderWorkspace) closeStores() error { return errors.Join(f.outputs.Close(), f.store.Close()) }

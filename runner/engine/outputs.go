@@ -17,41 +17,43 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// A referencedOutput is an output that a settlement in the log names.
+// A referencedOutput is an output that a settlement references, with the stream of the
+// settlement.
 type referencedOutput struct {
 	domain.Retained
 	stream events.Stream
 }
 
-// ReferencedOutputs collects, record by record, the outputs that the folder of a
-// store must contain: every output that a settlement in the log names, except pruned
-// outputs and outputs that a process stored on its own node. The ProcessStarted of
-// such a process has Until and not InStore. A ReferencedOutputs belongs to one
-// goroutine.
+// ReferencedOutputs collects the outputs that the settlements of a log reference, record
+// by record. It excludes pruned outputs, and outputs of processes that store them on
+// their own node: processes with a lease whose start does not say that outputs are in
+// the store. It belongs to one goroutine.
 type ReferencedOutputs struct {
 	byRef     map[domain.Ref]referencedOutput
 	order     []domain.Ref
-	ownNode   map[domain.ProcessID]bool
-	openCalls map[callKey]domain.ProcessID // of the calls that have no end yet
+	ownNode   map[domain.ProcessID]bool    // whether a process stores its outputs outside the store
+	openCalls map[callKey]domain.ProcessID // processes of the calls without a settlement so far
 }
 
+// A callKey identifies a call in a log.
 type callKey struct {
 	stream  events.Stream
 	message domain.MessageID
 	call    domain.CallID
 }
 
-// NewReferencedOutputs returns a collection that has seen no record.
+// NewReferencedOutputs returns an empty collection. The caller adds every record of the
+// log in order.
 func NewReferencedOutputs() *ReferencedOutputs {
 	return &ReferencedOutputs{byRef: map[domain.Ref]referencedOutput{}, ownNode: map[domain.ProcessID]bool{}, openCalls: map[callKey]domain.ProcessID{}}
 }
 
-// outputKinds are the kinds of events that NamedOutputs needs.
+// outputKinds selects the kinds of events that ReferencedOutputs reads.
 var outputKinds = events.Filter{Kinds: []string{
 	events.ProcessStarted{}.Kind(), events.CallStarted{}.Kind(), events.CallSettled{}.Kind(), events.OutputPruned{}.Kind(),
 }}
 
-// Add takes the next record. One that cannot be decoded names no output.
+// Add takes the next record of the log. It ignores a record that cannot be decoded.
 func (n *ReferencedOutputs) Add(e events.Entry) {
 	if !outputKinds.Matches(events.Header{Kind: e.Kind, Time: e.Time, Stream: e.Stream}) {
 		return
@@ -80,15 +82,16 @@ func (n *ReferencedOutputs) Add(e events.Entry) {
 	}
 }
 
-// A MissingOutput is an output that a log names and the outputs lack.
+// A MissingOutput is an output that a settlement references and the store of outputs
+// lacks or has with other content.
 type MissingOutput struct {
 	Ref    domain.Ref
 	Stream events.Stream // of the settlement
 	Reason string
 }
 
-// Missing returns the outputs that the records name and that are not among
-// known, in the order of the log.
+// Missing returns the referenced outputs that are not in known, or differ there in size
+// or digest, in the order of the log.
 func (n *ReferencedOutputs) Missing(known map[domain.Ref]domain.Retained) (lost []MissingOutput) {
 	for _, ref := range n.order {
 		want, ok := n.byRef[ref]
@@ -107,12 +110,12 @@ func (n *ReferencedOutputs) Missing(known map[domain.Ref]domain.Retained) (lost 
 	return lost
 }
 
-// BackupOutputs are the outputs of a backup. Missing compares them with the log of
-// the backup.
+// BackupOutputs are the outputs of a backup. It checks them against the log of the
+// backup.
 type BackupOutputs struct{ *outputs.Store }
 
-// Missing reads the records of a log and returns the references of the outputs that
-// they name and that the outputs in dir lack, or have with another size or digest.
+// Missing returns the references in records whose outputs the copy in dir lacks. It
+// returns the first error of records.
 func (BackupOutputs) Missing(ctx context.Context, dir string, records iter.Seq2[events.Entry, error]) ([]string, error) {
 	named := NewReferencedOutputs()
 	for e, err := range records {
@@ -132,14 +135,15 @@ func (BackupOutputs) Missing(ctx context.Context, dir string, records iter.Seq2[
 	return names, nil
 }
 
-// outputsIDKey is the name of the checkpoint in a log that holds the ID of
-// the outputs beside it.
+// outputsIDKey is the name of the checkpoint that stores the ID of the outputs which
+// belong to a log.
 const outputsIDKey = "store/outputs"
 
-// OpenOutputs opens the outputs in the folder of a store whose log is open. The
-// caller closes them. Outputs that are not those that the log was last opened with
-// are an storedir.ErrIncomplete if they lack any that the log names: the folder was
-// lost, emptied, or is of another store. A folder that was lost is not made anew.
+// OpenOutputs opens the outputs in the folder dir of the open store log. The caller
+// closes them. If the outputs are not those that the log was last opened with and lack
+// an output that the log references, it returns storedir.ErrIncomplete: the subfolder
+// was lost, emptied or belongs to another store. It does not create a new subfolder in
+// place of a lost one.
 func OpenOutputs(ctx context.Context, log *embedded.Store, dir string, logger *slog.Logger) (*outputs.Store, error) {
 	path := filepath.Join(dir, OutputsFolder)
 	bound, err := savedOutputsID(ctx, log)
@@ -161,9 +165,9 @@ func OpenOutputs(ctx context.Context, log *embedded.Store, dir string, logger *s
 	return kept, nil
 }
 
-// ReadOutputs opens the outputs in the folder of a store that was opened to read
-// only, as outputs.OpenReader does. Outputs that do not belong to the log are
-// refused as OpenOutputs refuses them. The caller closes them.
+// ReadOutputs opens the outputs in the folder dir of a store that is open for reading
+// only. It returns storedir.ErrIncomplete in the same cases as OpenOutputs. The caller
+// closes them.
 func ReadOutputs(ctx context.Context, log *embedded.Store, dir string, logger *slog.Logger) (*outputs.Store, error) {
 	path := filepath.Join(dir, OutputsFolder)
 	bound, err := savedOutputsID(ctx, log)
@@ -184,8 +188,8 @@ func ReadOutputs(ctx context.Context, log *embedded.Store, dir string, logger *s
 	return kept, nil
 }
 
-// saveOutputsID saves the ID of the outputs in the log, if it is not that which the
-// log was bound to and they lack nothing that the log names.
+// saveOutputsID stores the ID of the outputs as a checkpoint of the log. If the log has
+// another ID, it first checks that the outputs are complete.
 func saveOutputsID(ctx context.Context, log *embedded.Store, path string, kept *outputs.Store, bound string) error {
 	id, err := kept.ID()
 	if err != nil || id == bound {
@@ -203,14 +207,14 @@ func saveOutputsID(ctx context.Context, log *embedded.Store, path string, kept *
 	return log.SaveCheckpoint(ctx, outputsIDKey, text)
 }
 
-// missingOrEmpty reports whether a folder does not exist, or is empty.
+// missingOrEmpty reports whether a folder does not exist or is empty.
 func missingOrEmpty(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	return errors.Is(err, os.ErrNotExist) || err == nil && len(entries) == 0
 }
 
-// savedOutputsID returns the ID of the outputs that a log was last opened with, and
-// nothing where that is not known.
+// savedOutputsID returns the ID of the outputs that the log was last opened with, or an
+// empty text if the log has no such checkpoint.
 func savedOutputsID(ctx context.Context, log *embedded.Store) (id string, err error) {
 	data, err := log.LoadCheckpoint(ctx, outputsIDKey)
 	if err != nil || json.Unmarshal(data, &id) != nil {
@@ -219,8 +223,9 @@ func savedOutputsID(ctx context.Context, log *embedded.Store) (id string, err er
 	return id, nil
 }
 
-// checkComplete returns a storedir.ErrIncomplete if outputs, or a folder without any,
-// lack outputs that a log names. Records that cannot be read name none.
+// checkComplete returns storedir.ErrIncomplete if the outputs lack one that the log
+// references. kept is nil for a missing subfolder. The check ends at the first damaged
+// record.
 func checkComplete(ctx context.Context, log *embedded.Store, path string, kept *outputs.Store) error {
 	named := NewReferencedOutputs()
 	for e, err := range log.Scan(ctx, events.Query{Filter: outputKinds}) {

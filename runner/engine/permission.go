@@ -13,22 +13,21 @@ import (
 	"github.com/settlement-ledger/ledger/projections/conversation"
 )
 
-// A SavedApproval is an approval that a person saved, with the session in which
-// it was given and the time.
+// A SavedApproval is an approval that a person saved, with its session and time.
 type SavedApproval struct {
 	events.ApprovalSaved
 	Session domain.SessionID `json:"session"`
 	At      time.Time        `json:"at"`
 }
 
-// SavedApprovals are the approvals of all sessions that are not revoked, in the
-// order of the log. One that expired is among them.
+// SavedApprovals are the saved approvals of all sessions that are not revoked, in the
+// order of the log. Expired approvals are included.
 type SavedApprovals struct {
 	Saved []SavedApproval `json:"saved"`
 }
 
-// Approvals is the projection of [SavedApprovals]. An approval counts in the
-// location in which it was given.
+// Approvals returns the projection of [SavedApprovals]. An approval is valid only in the
+// location in which it was saved.
 func Approvals() projections.Projection[*SavedApprovals] {
 	return projections.Projection[*SavedApprovals]{
 		Name: "approvals", Version: 1,
@@ -46,6 +45,7 @@ func Approvals() projections.Projection[*SavedApprovals] {
 	}
 }
 
+// revoke removes the approval with this location, action and resource.
 func (s *SavedApprovals) revoke(location, action, resource string) {
 	kept := s.Saved[:0]
 	for _, a := range s.Saved {
@@ -56,7 +56,7 @@ func (s *SavedApprovals) revoke(location, action, resource string) {
 	s.Saved = kept
 }
 
-// forLocation returns the approvals of a location, for a gate.
+// forLocation returns the approvals of a location as a set for a gate.
 func (s *SavedApprovals) forLocation(location string) *permission.Approvals {
 	set := new(permission.Approvals)
 	for _, a := range s.Saved {
@@ -69,13 +69,14 @@ func (s *SavedApprovals) forLocation(location string) *permission.Approvals {
 	return set
 }
 
-// A permissionRecorder keeps facts about permission in the session of the call.
+// A permissionRecorder is the permission.Recorder of a workspace. It appends permission
+// events to the session of the call.
 type permissionRecorder struct {
 	workspace *Workspace
 	location  string
 }
 
-// Requested keeps that a call asked.
+// Requested records a permission request.
 func (r *permissionRecorder) Requested(ctx context.Context, q permission.Request) error {
 	return r.workspace.Runner.Note(ctx, q.Invocation, events.PermissionRequested{
 		Permission: q.ID, Message: q.Invocation.Message, Call: q.Invocation.Call, Agent: q.Invocation.Agent,
@@ -83,7 +84,7 @@ func (r *permissionRecorder) Requested(ctx context.Context, q permission.Request
 	})
 }
 
-// Decided keeps how that ended.
+// Decided records the decision on a request.
 func (r *permissionRecorder) Decided(ctx context.Context, d permission.Decision) error {
 	return r.workspace.Runner.Note(ctx, d.Invocation, events.PermissionDecided{
 		Permission: d.Permission, Effect: d.Effect, By: events.Decider(d.By.String()), Rule: d.Rule,
@@ -91,17 +92,16 @@ func (r *permissionRecorder) Decided(ctx context.Context, d permission.Decision)
 	})
 }
 
-// Saved keeps what a person allowed from now on.
+// Saved records an approval for later requests, in the session in which it was given.
 func (r *permissionRecorder) Saved(ctx context.Context, a permission.Approval) error {
 	return r.workspace.Runner.Note(ctx, domain.Invocation{Session: a.Session}, events.ApprovalSaved{
 		Permission: a.Permission, Location: r.location, Action: a.Action, Resource: a.Resource, Expires: a.Expires, Person: a.Person,
 	})
 }
 
-// Revoke records, in the stream of this process, that saved approvals no longer
-// count, who revoked them, and why. The workspaces of this process ask about
-// what they allowed from then on. It returns the error of the store; the
-// approvals before the one that failed are then revoked.
+// Revoke records in the stream of this process that approvals are revoked, by whom and
+// why, and removes them from the workspaces of this process. It stops at the first error
+// of the store; the approvals before it are revoked.
 func (p *Process) Revoke(ctx context.Context, revoked []SavedApproval, person, reason string) error {
 	for _, a := range revoked {
 		e := events.ApprovalRevoked{Location: a.Location, Action: a.Action, Resource: a.Resource, Person: person, Reason: reason}
@@ -118,8 +118,8 @@ func (p *Process) Revoke(ctx context.Context, revoked []SavedApproval, person, r
 	return nil
 }
 
-// approvalsAt returns the set of approvals of a location, which all workspaces
-// there share.
+// approvalsAt returns the approvals of a location. All workspaces of the process in that
+// location share the set.
 func (p *Process) approvalsAt(location string, saved *SavedApprovals) *permission.Approvals {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,7 +132,7 @@ func (p *Process) approvalsAt(location string, saved *SavedApprovals) *permissio
 	return p.mu.approvals[location]
 }
 
-// looping asks for permission to make a call that the runner found to repeat.
+// looping asks for permission to run a call that repeats earlier calls without progress.
 func (w *Workspace) looping(ctx context.Context, inv domain.Invocation, found events.LoopDetected) error {
 	return w.Gate.Assert(ctx, inv, permission.Ask{
 		Action: "doom_loop", Resources: []string{found.Tool}, Save: []string{found.Tool},
@@ -140,8 +140,8 @@ func (w *Workspace) looping(ctx context.Context, inv domain.Invocation, found ev
 	})
 }
 
-// showLoop returns the text of a question about a loop: the calls of one round,
-// each with its input, as the session's log has them.
+// showLoop returns the preview of a question about a loop: the calls of one round with
+// their inputs, from the log of the session.
 func (w *Workspace) showLoop(ctx context.Context, inv domain.Invocation, found events.LoopDetected) (domain.Preview, error) {
 	s, err := w.Conversation(ctx, inv.Session)
 	if err != nil {
@@ -150,8 +150,8 @@ func (w *Workspace) showLoop(ctx context.Context, inv domain.Invocation, found e
 	return domain.NewPreview(domain.PreviewCall, loopText(s, found)), nil
 }
 
-// loopText returns the calls of the round that ends with the call found, one on
-// each line, and how often they were made.
+// loopText returns the calls of the last round of a loop, one on each line, and the
+// number of rounds.
 func loopText(s *conversation.State, found events.LoopDetected) string {
 	var made []domain.Call
 	for _, m := range s.Messages {
@@ -168,6 +168,7 @@ func loopText(s *conversation.State, found events.LoopDetected) string {
 	return roundText(made, found.Rounds)
 }
 
+// roundText renders the calls of one round and how often the round was repeated.
 func roundText(round []domain.Call, times int) string {
 	var b strings.Builder
 	for _, c := range round {

@@ -57,9 +57,9 @@ type ProcessConfig struct {
 	AdjustLiveness func(*runner.Liveness) error
 }
 
-// A Process is this process at work in a ledger: it is on record as started,
-// and the layers that it opens carry its ID. Start makes one. It is safe for
-// concurrent use.
+// A Process is this process in a ledger: the log has its start, and the layers that it
+// opens carry its ID. [Start] makes it. It is safe for concurrent use. The caller closes
+// it.
 type Process struct {
 	config    ProcessConfig
 	id        domain.ProcessID
@@ -73,22 +73,23 @@ type Process struct {
 	}
 }
 
-// RecoveryResult says what the recovery of Start ended, and which other processes it
-// left as they are.
+// A RecoveryResult lists what recovery settled and closed, and which other processes it
+// did not touch.
 type RecoveryResult struct {
 	runner.RecoveryReport
 	Living  []events.ProcessStarted `json:"living,omitempty"`  // their leases run
 	Unknown []events.ProcessStarted `json:"unknown,omitempty"` // without a lease: alive or dead, the log does not say
 }
 
-// Start records this process in the ledger and begins to renew its lease, if
-// it has one. It then recovers: it closes the layers that dead processes left,
-// ends the calls and the permission requests that they left open, and records
-// these processes as stopped. The caller closes the Process. The process works
-// until ctx ends or its lease is lost; see [Process.Alive].
+// Start records this process in the ledger and, if it has a lease, starts to renew it.
+// It then recovers: it settles the open calls of dead processes as lost, dismisses their
+// permission requests, closes their layers and records these processes as stopped. The
+// process may work until its lease is lost; see [Process.LeaseContext]. The caller
+// closes the Process.
 //
-// Start returns the error of the store, of Judge or of recovery. The process is
-// then on record as stopped, if the store still takes an append.
+// Start returns ErrBadConfig, or the error of the store, of AdjustLiveness or of
+// recovery. It then records the process as stopped, if the store still accepts an
+// append.
 func Start(ctx context.Context, config ProcessConfig) (*Process, error) {
 	switch {
 	case config.Ledger == nil:
@@ -132,17 +133,19 @@ func Start(ctx context.Context, config ProcessConfig) (*Process, error) {
 	return p, nil
 }
 
+// sharesStore reports whether other processes may have the store open.
 func (p *Process) sharesStore() bool { return p.config.Lease > 0 }
 
-// ID returns the ID under which the process is on record.
+// ID returns the ID of the process in the log.
 func (p *Process) ID() domain.ProcessID { return p.id }
 
-// Recovered returns what the recovery of Start ended.
+// Recovered returns the result of the recovery in Start.
 func (p *Process) Recovered() RecoveryResult { return p.recovered }
 
-// LeaseContext returns a context that ends with ctx, and with runner.ErrLeaseLost when
-// this process may no longer work, since others may count it as dead. Sessions
-// are run under it. The caller calls the returned function to free it.
+// LeaseContext returns a context that ends with ctx, and with runner.ErrLeaseLost as its
+// cause when the lease expires: other processes may then consider this process dead.
+// Sessions run under this context. The caller calls the returned function to release it.
+// Without a lease the context ends with ctx only.
 func (p *Process) LeaseContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	alive, cancel := context.WithCancelCause(ctx)
 	if p.lease == nil {
@@ -153,17 +156,16 @@ func (p *Process) LeaseContext(ctx context.Context) (context.Context, context.Ca
 	return alive, func() { stop(); cancel(nil) }
 }
 
-// record appends to the stream of this process.
+// record appends an event to the stream of this process.
 func (p *Process) record(ctx context.Context, e events.Event) error {
 	_, err := p.writer.Append(ctx, p.config.Ledger.Draft(e, domain.EventID{}))
 	return err
 }
 
-// Close waits up to registry.DefaultGrace for tools that still run, closes the
-// layers that are still open, stops renewing the lease, and records that the
-// process stopped. The end of ctx does not keep it from that. It does not close
-// the store. It returns the joined errors of these steps; the steps behind one
-// that failed are taken all the same.
+// Close waits up to registry.DefaultGrace for running tools, closes the open layers,
+// stops renewing the lease, and records that the process stopped. It does so even if ctx
+// has ended. It does not close the store. It takes every step, also after an error, and
+// joins the errors.
 func (p *Process) Close(ctx context.Context) error {
 	errs := []error{p.waitForTools(ctx)}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), registry.DefaultGrace)
@@ -176,8 +178,8 @@ func (p *Process) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// waitForTools waits for tools that still run, for at most registry.DefaultGrace. It
-// uses no time of the context with which the caller records the end of the process.
+// waitForTools waits up to registry.DefaultGrace for running tools. Its timeout is
+// separate from that of the other steps of Close.
 func (p *Process) waitForTools(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), registry.DefaultGrace)
 	defer cancel()
@@ -185,11 +187,13 @@ func (p *Process) waitForTools(ctx context.Context) error {
 }
 
 // Recover settles the open calls, dismisses the open permission requests and closes the
-// layers of processes that died since Start. It does not touch the sessions that this process
-// runs. A process that becomes the holder of a folder calls it.
+// layers of processes that died since Start. It does not touch the sessions of this
+// process. A process that takes over a shared folder calls it.
 func (p *Process) Recover(ctx context.Context) (RecoveryResult, error) { return p.recover(ctx) }
 
-// recover settles and closes the open work of dead processes.
+// recover implements Recover. It folds the catalog, the calls and the processes,
+// classifies the processes by their leases, settles the work of the dead ones, and
+// sweeps outputs if no other process may be alive.
 func (p *Process) recover(ctx context.Context) (done RecoveryResult, err error) {
 	l, checkpoints := p.config.Ledger, p.config.Checkpoints
 	var w runner.Orphans
@@ -227,9 +231,9 @@ func (p *Process) recover(ctx context.Context) (done RecoveryResult, err error) 
 	return done, p.sweep(ctx)
 }
 
-// sweep removes the outputs that no settlement on record names. It asks the log
-// and no checkpoint, since a wrong answer loses an output. An event of a kind that
-// this program does not know may be a settlement too.
+// sweep removes the outputs that no settlement references. It reads the log and not a
+// checkpoint, because a wrong checkpoint would delete an output. An event of an unknown
+// kind counts as a settlement.
 func (p *Process) sweep(ctx context.Context) error {
 	recorded := sync.OnceValues(func() (map[domain.EventID]bool, error) { return p.settlements(ctx) })
 	err := p.config.SweepOutputs(ctx, func(_ context.Context, id domain.EventID) (bool, error) {
@@ -242,7 +246,8 @@ func (p *Process) sweep(ctx context.Context) error {
 	return nil
 }
 
-// settlements returns the IDs of the events that may be settlements.
+// settlements returns the IDs of the events that are settlements, or are of an unknown
+// kind.
 func (p *Process) settlements(ctx context.Context) (map[domain.EventID]bool, error) {
 	settled := events.CallSettled{}.Kind()
 	ids := map[domain.EventID]bool{}
@@ -257,8 +262,8 @@ func (p *Process) settlements(ctx context.Context) (map[domain.EventID]bool, err
 	return ids, nil
 }
 
-// otherOwner returns another process that may be alive and opened one of these
-// layers, or the zero ID. It folds the log anew, since processes come and go.
+// otherOwner returns another process that may be alive and opened one of these layers,
+// or the zero ID. It reads the log on every call, because processes start and stop.
 func (p *Process) otherOwner(ctx context.Context, layers []domain.LayerID) (domain.ProcessID, error) {
 	if !p.sharesStore() {
 		return domain.ProcessID{}, nil
@@ -275,6 +280,7 @@ func (p *Process) otherOwner(ctx context.Context, layers []domain.LayerID) (doma
 	return runner.Orphans{Catalog: places, Others: processIDs(slices.Concat(judged.Living, judged.Unknown))}.Elsewhere(layers), nil
 }
 
+// processIDs returns the IDs of processes.
 func processIDs(started []events.ProcessStarted) (processIDs []domain.ProcessID) {
 	for _, p := range started {
 		processIDs = append(processIDs, p.Process)

@@ -43,9 +43,8 @@ type WorkspaceConfig struct {
 	Runner runner.Config
 }
 
-// A Workspace is where the sessions of one location run. Process.Open and
-// OpenFolder make one. Its fields are for the caller to use and not to set. It is
-// safe for concurrent use.
+// A Workspace runs the sessions of one location. [Process.Open] and [OpenFolder] make
+// it. Callers read its fields and do not set them. It is safe for concurrent use.
 type Workspace struct {
 	Process  *Process
 	Layer    *registry.Layer    // of the location; more scopes may be opened in it
@@ -54,9 +53,9 @@ type Workspace struct {
 	Gate     *permission.Gate   // asked by the tools
 }
 
-// Open opens a location layer, registers its tools, and returns the workspace.
-// Several may be open in a process. Process.Close closes the layer. Open returns
-// an ErrBadConfig, the error of config.Tools, or that of the store.
+// Open opens a location layer, registers its tools and returns the workspace. A process
+// may open several. Process.Close closes the layer. Open returns an ErrBadConfig, the
+// error of config.Tools, or that of the store.
 func (p *Process) Open(ctx context.Context, config WorkspaceConfig) (*Workspace, error) {
 	w, err := p.open(ctx, config)
 	if err != nil {
@@ -65,6 +64,7 @@ func (p *Process) Open(ctx context.Context, config WorkspaceConfig) (*Workspace,
 	return w, nil
 }
 
+// open implements Open without the context of its errors.
 func (p *Process) open(ctx context.Context, config WorkspaceConfig) (*Workspace, error) {
 	if config.Location == "" {
 		return nil, fmt.Errorf("%w: Location is empty", ErrBadConfig)
@@ -105,6 +105,8 @@ func (p *Process) open(ctx context.Context, config WorkspaceConfig) (*Workspace,
 	return w, nil
 }
 
+// register makes the tools with the gate of the workspace and registers them in its
+// layer.
 func (w *Workspace) register(ctx context.Context, tools func(*permission.Gate) (registry.Tools, error)) error {
 	if tools == nil {
 		return nil
@@ -116,16 +118,16 @@ func (w *Workspace) register(ctx context.Context, tools func(*permission.Gate) (
 	return w.Layer.Scope().Register(ctx, made)
 }
 
-// Run takes steps of a session until it rests, as [runner.Runner.Run] does and
-// with its errors. It also ends, with runner.ErrLeaseLost, when the lease of the
-// process is lost.
+// Run runs a session until it needs a prompt or has ended, as [runner.Runner.Run] does
+// and with its errors. It also ends, with runner.ErrLeaseLost, when the process loses
+// its lease.
 func (w *Workspace) Run(ctx context.Context, session domain.SessionID) error {
 	alive, cancel := w.Process.LeaseContext(ctx)
 	defer cancel()
 	return w.Runner.Run(alive, session)
 }
 
-// Conversation returns a session as its log has it.
+// Conversation reads a session from the log and returns its state.
 func (w *Workspace) Conversation(ctx context.Context, session domain.SessionID) (*conversation.State, error) {
 	p := conversation.Projection()
 	return projections.Fold(p, p.Init(), w.Process.config.Ledger.Read(ctx, events.SessionStream(session), 0))
