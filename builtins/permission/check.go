@@ -6,13 +6,13 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// A Evaluation is the result of rules and approvals for a request, before a person decides.
+// An Evaluation is the result of rules and approvals for a request, before a person decides.
 type Evaluation struct {
 	// Effect is Allow, Deny, or Ask: the outcome before an Approver decides.
 	Effect domain.Effect
 	// Rule is the rule that denies, with Deny. Else it is zero.
 	Rule domain.Rule
-	// Specific reports, with Ask, that the rules mean these resources in
+	// Specific reports, with Ask, that the rules name these resources in
 	// particular: an ask rule other than "ask * *" matches one of them, or an
 	// allow rule matches the action. Otherwise it is false.
 	Specific bool

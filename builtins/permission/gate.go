@@ -89,7 +89,7 @@ func NewGate(c Config) (*Gate, error) {
 
 // Assert returns nil if a call may act. The caller must not act after any error. It returns a
 // *domain.Denied or a *domain.Declined, which the tool returns unchanged; ErrNoResource; the
-// error of ask.Show; the cause of ctx if it ends while a person decides; or an error of the
+// error of ask.Preview; the cause of ctx if it ends while a person decides; or an error of the
 // Approver or the Recorder.
 func (g *Gate) Assert(ctx context.Context, inv domain.Invocation, ask Ask) error {
 	if ask.Action == "" || len(ask.Resources) == 0 {
@@ -116,7 +116,8 @@ func (g *Gate) Assert(ctx context.Context, inv domain.Invocation, ask Ask) error
 	return g.recordDecision(ctx, r, Decision{Effect: v.effect, By: v.by, Rule: v.rule, Resource: v.resource})
 }
 
-// cloneAsk copies the slices and the map of an Ask, so that the caller may reuse them. Show is shared.
+// cloneAsk copies the slices and the map of an Ask, so that the caller may reuse them.
+// Preview is shared.
 func cloneAsk(a Ask) Ask {
 	a.Resources, a.Save, a.Metadata = slices.Clone(a.Resources), slices.Clone(a.Save), slices.Clone(a.Metadata)
 	a.Spellings = maps.Clone(a.Spellings)
@@ -153,8 +154,8 @@ func (g *Gate) evaluate(inv domain.Invocation, ask Ask) ruling {
 	return v
 }
 
-// waitForAnswer waits for the decision of the Approver, or for the answer to another request that also
-// decides this one.
+// waitForAnswer waits for the decision of the Approver, or for the answer to another
+// request that also decides this one, and records it.
 func (g *Gate) waitForAnswer(ctx context.Context, r Request) error {
 	asked := g.config.Now()
 	waiting, end := context.WithCancelCause(ctx)

@@ -439,7 +439,7 @@ func TestQuestionThatCannotBeShownIsNotAsked(t *testing.T) {
 	a := ask("edit", "a")
 	a.Preview = func(context.Context) (domain.Preview, error) { return domain.Preview{}, errGone }
 	if err := d.Assert(t.Context(), d.invocation(), a); err != errGone {
-		t.Errorf("Assert = %v, want the error of Show as it is", err)
+		t.Errorf("Assert = %v, want the error of Preview unchanged", err)
 	}
 	if len(d.facts.requests) != 0 || len(d.Pending()) != 0 {
 		t.Error("a question without its text was asked")

@@ -26,7 +26,7 @@ type Ask struct {
 	Save []string
 	// Metadata goes into the record of the request. It may be nil.
 	Metadata json.RawMessage
-	// Preview returns the text that the question shows, made by [domain.Show]: the
+	// Preview returns the text that the question shows, made by [domain.NewPreview]: the
 	// whole command, the diff of an edit, the content of a new file. The Gate
 	// calls it only if neither a rule nor an approval decides, so a call that
 	// a rule denies reads nothing. Its error ends the ask as it is. Nil: the
@@ -34,7 +34,7 @@ type Ask struct {
 	Preview func(context.Context) (domain.Preview, error)
 }
 
-// TextPreview returns a Show function for a fixed text.
+// TextPreview returns a Preview function for a fixed text.
 func TextPreview(kind, text string) func(context.Context) (domain.Preview, error) {
 	return func(context.Context) (domain.Preview, error) { return domain.NewPreview(kind, text), nil }
 }
@@ -44,14 +44,14 @@ type Request struct {
 	ID         domain.PermissionID
 	Invocation domain.Invocation
 	Ask
-	Shown domain.Preview // the result of Show; zero if a rule or an approval decided
+	Shown domain.Preview // the result of Preview; zero if a rule or an approval decided
 }
 
 // A Choice is the reach of an answer: this request, all later ones that match, or a rejection.
 // The zero Scope belongs to a decision by a rule or an approval.
 type Choice uint8
 
-// The scopes.
+// The choices.
 const (
 	Once   Choice = iota + 1 // this request
 	Always                   // this request, and later ones that its Save patterns match
@@ -66,11 +66,11 @@ func (s Choice) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 // UnmarshalText accepts the results of String. It returns ErrBadWord for any other text.
 func (s *Choice) UnmarshalText(text []byte) error { return parseName(choices, (*uint8)(s), text) }
 
-// A Authority is the kind of source of a decision: a rule, a person and so on. The zero Decider
-// is invalid.
+// An Authority is the source of a decision: a rule, an approval, a person, the headless
+// mode or recovery. The zero Authority is invalid.
 type Authority uint8
 
-// The deciders.
+// The authorities.
 const (
 	ByRule     Authority = iota + 1 // a configured rule
 	ByApproval                      // an approval that a person gave before
