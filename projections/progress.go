@@ -7,8 +7,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A Progress reports how far a rebuild is.
-type Progress struct {
+// A RebuildProgress reports how far a rebuild is.
+type RebuildProgress struct {
 	// Events is the number of events folded so far.
 	Events uint64
 	// Total is the number of events to fold. It is counted before the first is
@@ -26,7 +26,7 @@ type Progress struct {
 
 // Rate returns the events folded per second since Rebuild began, or 0 before any time
 // has passed.
-func (p Progress) Rate() float64 {
+func (p RebuildProgress) Rate() float64 {
 	if p.Elapsed <= 0 {
 		return 0
 	}
@@ -35,7 +35,7 @@ func (p Progress) Rate() float64 {
 
 // Left estimates the remaining time from the rate so far. It returns 0 if no event
 // has been folded or Total is unknown.
-func (p Progress) Left() time.Duration {
+func (p RebuildProgress) Left() time.Duration {
 	if p.Events == 0 || p.Total < p.Events {
 		return 0
 	}
@@ -47,15 +47,15 @@ func (p Progress) Left() time.Duration {
 // progressReporter ignores all calls.
 type progressReporter struct {
 	// to receives each report. It is not nil.
-	to    func(Progress)
+	to    func(RebuildProgress)
 	began time.Time
 	// called is the time of the last report, or of the beginning before the first.
 	called   time.Time
-	progress Progress
+	progress RebuildProgress
 }
 
 // newReport returns a reporter that began now, or nil if to is nil.
-func newReport(to func(Progress)) *progressReporter {
+func newReport(to func(RebuildProgress)) *progressReporter {
 	if to == nil {
 		return nil
 	}

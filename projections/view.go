@@ -142,7 +142,7 @@ func (v *View[S]) Refresh(ctx context.Context) error {
 // it about every half second and at the end, on its own goroutine. Until Rebuild
 // returns, and after an error, Read sees the state of the events folded so far. After
 // an error that is an ErrCheckpoint, the view is current.
-func (v *View[S]) Rebuild(ctx context.Context, progress func(Progress)) error {
+func (v *View[S]) Rebuild(ctx context.Context, progress func(RebuildProgress)) error {
 	if !v.folding.TryLock() {
 		return v.running()
 	}

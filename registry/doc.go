@@ -10,7 +10,7 @@
 // [Registry.Materialize] fixes the offer of one turn as a [Materialization]. The
 // offer holds the identity of each registration and not its tool, so that a later
 // call either reaches the registration that was offered or is rejected as stale,
-// according to the [Policy]. [Materialization.Settle] is the only function that
+// according to the [StalenessPolicy]. [Materialization.Settle] is the only function that
 // runs a tool. It brings a call to exactly one end, its settlement: it resolves
 // the name, runs the tool, bounds the output to the [Limits] and records the
 // start and the end in a [Journal]. [Outputs] stores outputs that exceed the

@@ -122,17 +122,17 @@ func (s *shuffle) check(r *rapid.T) {
 }
 
 func (s *shuffle) checkOffered(r *rapid.T, state *catalog.State, offer domain.Offer, o domain.Offered) {
-	verdict := staleness.Judge(state, s.ids, o)
+	compared := staleness.Compare(state, s.ids, o)
 	call := ask(s.mint.Turn().String(), string(o.Name), `{}`)
 	got, err := s.over.Recall(offer).Settle(context.Background(), s.journal, s.as, call)
 	if err != nil {
 		r.Fatal(err)
 	}
-	if got.Effective != verdict.Effective || (got.Outcome == domain.Stale) != verdict.Stale || got.Agrees() != verdict.Agrees {
-		r.Fatalf("a call of %v settles as %v with %v in effect, and by the log it is %+v", o, got.Outcome, got.Effective, verdict)
+	if got.Effective != compared.Effective || (got.Outcome == domain.Stale) != compared.Stale || got.Agrees() != compared.Agrees {
+		r.Fatalf("a call of %v settles as %v with %v in effect, and by the log it is %+v", o, got.Outcome, got.Effective, compared)
 	}
-	if got.ChangedBy.IsZero() != !verdict.Stale {
-		r.Fatalf("a call of %v is changed by %v, and by the log by %v", o, got.ChangedBy, verdict.ChangedBy)
+	if got.ChangedBy.IsZero() != !compared.Stale {
+		r.Fatalf("a call of %v is changed by %v, and by the log by %v", o, got.ChangedBy, compared.ChangedBy)
 	}
 }
 
@@ -163,7 +163,7 @@ func TestWithoutMishapsTheChangeIsTheOneOfTheLog(t *testing.T) {
 	w.close(over)
 	w.close(first)
 	offered, _ := m.Offer().Find("a")
-	want := staleness.Judge(w.folded(), []domain.LayerID{app.ID(), loc.ID()}, offered)
+	want := staleness.Compare(w.folded(), []domain.LayerID{app.ID(), loc.ID()}, offered)
 	got := w.settle(m, "c", "a", `{}`)
 	if got.ChangedBy != want.ChangedBy || got.ChangedBy.IsZero() || got.Effective != want.Effective {
 		t.Errorf("the call is changed by %v with %v in effect, want %v", got.ChangedBy, got.Effective, fmt.Sprint(want))

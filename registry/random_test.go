@@ -98,7 +98,7 @@ func (c *chaos) tool() domain.Tool {
 }
 
 // config returns a Config that sometimes has hostile hooks and storage.
-func (c *chaos) config(policy registry.Policy) registry.Config {
+func (c *chaos) config(policy registry.StalenessPolicy) registry.Config {
 	config := registry.Config{Policy: policy}
 	if c.random.IntN(3) == 0 {
 		do := c.hostile()
@@ -248,7 +248,7 @@ func TestEachCallHasOneEndWhateverForeignCodeDoes(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.overlaid = []*registry.Layer{c.application(), c.location("/src"), c.layer(c.layers.Session(t.Context(), c.as.Session))}
-			for _, policy := range []registry.Policy{registry.Strict, registry.ByFingerprint, registry.Admitted} {
+			for _, policy := range []registry.StalenessPolicy{registry.Strict, registry.ByFingerprint, registry.Admitted} {
 				c.reg = append(c.reg, c.registry(c.config(policy), c.overlaid...))
 			}
 			var calls sync.WaitGroup

@@ -11,14 +11,14 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// A Policy decides when Settle rejects a call as stale, because the registration that the
+// A StalenessPolicy decides when Settle rejects a call as stale, because the registration that the
 // turn offered is no longer in effect.
-type Policy uint8
+type StalenessPolicy uint8
 
-// The policies. The zero Policy is Strict.
+// The policies. The zero StalenessPolicy is Strict.
 const (
 	// Strict rejects a call unless the offered registration is in effect.
-	Strict Policy = iota
+	Strict StalenessPolicy = iota
 	// ByFingerprint rejects a call unless the definition in effect has the
 	// fingerprint of the offered one, and runs the tool in effect.
 	ByFingerprint
@@ -53,7 +53,7 @@ type Config struct {
 	// Limits bound the size of a settlement. Zero: DefaultLimits.
 	Limits Limits
 	// Policy decides which calls are stale. Zero: Strict.
-	Policy Policy
+	Policy StalenessPolicy
 	// Grace is the time after an interruption for each of these steps: decoding and the
 	// hooks before, the tool, the hooks after, storing the output, recording the end.
 	// Zero: DefaultGrace.

@@ -69,21 +69,21 @@ func (m *Materialization) resolve(offered domain.Offered) resolution {
 	r := m.registry
 	r.layers.mu.RLock()
 	defer r.layers.mu.RUnlock()
-	verdict := staleness.Judge(r.layers.mu.catalog, r.ids, offered)
-	f := resolution{offered: offered, effective: verdict.Effective, changedBy: verdict.ChangedBy}
-	inEffect := r.layers.mu.tools[verdict.Effective.Registration][offered.Name]
+	compared := staleness.Compare(r.layers.mu.catalog, r.ids, offered)
+	f := resolution{offered: offered, effective: compared.Effective, changedBy: compared.ChangedBy}
+	inEffect := r.layers.mu.tools[compared.Effective.Registration][offered.Name]
 	switch r.config.Policy {
 	case Strict:
-		if !verdict.Stale {
-			f.tool, f.runs = inEffect, verdict.Effective
+		if !compared.Stale {
+			f.tool, f.runs = inEffect, compared.Effective
 		}
 	case ByFingerprint:
-		if verdict.Agrees {
-			f.tool, f.runs = inEffect, verdict.Effective
+		if compared.Agrees {
+			f.tool, f.runs = inEffect, compared.Effective
 		}
 	case Admitted:
 		// Another registry may have offered the registration in effect.
-		if f.tool, f.runs = r.admittedTool(offered), offered; f.tool.IsZero() && !verdict.Stale {
+		if f.tool, f.runs = r.admittedTool(offered), offered; f.tool.IsZero() && !compared.Stale {
 			f.tool = inEffect
 		}
 	}

@@ -239,7 +239,7 @@ func TestCallThatBeganEndsWithTheToolItBeganWith(t *testing.T) {
 // Scenario 49.
 func TestPolicySaysWhetherAChangeRefusesACall(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]map[registry.Policy]string{
+	for name, want := range map[string]map[registry.StalenessPolicy]string{
 		"nothing":          {registry.Strict: "offered", registry.ByFingerprint: "offered", registry.Admitted: "offered"},
 		"removed":          {registry.Strict: stale, registry.ByFingerprint: stale, registry.Admitted: "offered"},
 		"registered again": {registry.Strict: stale, registry.ByFingerprint: "again", registry.Admitted: "offered"},
@@ -357,25 +357,25 @@ func (w *world) wantLawful() {
 // The recorded start names the registration whose tool runs, under every policy.
 func TestStartNamesTheRegistrationThatRunsUnderEveryPolicy(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []registry.Policy{registry.Strict, registry.ByFingerprint, registry.Admitted} {
+	for _, policy := range []registry.StalenessPolicy{registry.Strict, registry.ByFingerprint, registry.Admitted} {
 		for name, c := range map[string]struct {
 			change    func(w *world, l *registry.Layer, s *registry.Scope)
-			ran       map[registry.Policy]string // nothing: the call is stale
+			ran       map[registry.StalenessPolicy]string // nothing: the call is stale
 			effective string
 		}{
-			"nothing": {func(*world, *registry.Layer, *registry.Scope) {}, map[registry.Policy]string{
+			"nothing": {func(*world, *registry.Layer, *registry.Scope) {}, map[registry.StalenessPolicy]string{
 				registry.Strict: "offered", registry.ByFingerprint: "offered", registry.Admitted: "offered",
 			}, "offered"},
-			"removed": {func(w *world, _ *registry.Layer, s *registry.Scope) { w.close(s) }, map[registry.Policy]string{
+			"removed": {func(w *world, _ *registry.Layer, s *registry.Scope) { w.close(s) }, map[registry.StalenessPolicy]string{
 				registry.Admitted: "offered",
 			}, ""},
 			"registered again": {func(w *world, l *registry.Layer, _ *registry.Scope) {
 				w.register(l, registry.Tools{"a": answers(t, "again").Tool})
-			}, map[registry.Policy]string{registry.ByFingerprint: "again", registry.Admitted: "offered"}, "again"},
+			}, map[registry.StalenessPolicy]string{registry.ByFingerprint: "again", registry.Admitted: "offered"}, "again"},
 			"other definition": {func(w *world, l *registry.Layer, _ *registry.Scope) {
 				w.register(l, registry.Tools{"a": domain.WithAction("other", answers(t, "again").Tool)})
-			}, map[registry.Policy]string{registry.Admitted: "offered"}, "again"},
-			"its layer closed": {func(w *world, l *registry.Layer, _ *registry.Scope) { w.close(l) }, map[registry.Policy]string{
+			}, map[registry.StalenessPolicy]string{registry.Admitted: "offered"}, "again"},
+			"its layer closed": {func(w *world, l *registry.Layer, _ *registry.Scope) { w.close(l) }, map[registry.StalenessPolicy]string{
 				registry.Admitted: "offered",
 			}, ""},
 		} {

@@ -65,7 +65,7 @@ func (j *sessionJournal) track(a openCall) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	key := messageCall{a.message, a.ID}
-	j.mu.recorded[key] = registry.Recorded{Call: a.Call.Call, Began: a.Started != nil, Settlement: a.Settlement}
+	j.mu.recorded[key] = registry.Recorded{Call: a.ReplyCall.Call, Began: a.Started != nil, Settlement: a.Settlement}
 	j.mu.starts[key] = a.reply
 	if a.Started != nil {
 		j.mu.starts[key] = a.StartedBy

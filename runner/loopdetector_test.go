@@ -15,7 +15,7 @@ import (
 func asks(s *conversation.State, id, input string) {
 	call := domain.Call{ID: domain.CallID(id), Name: "write", Input: json.RawMessage(input)}
 	s.Messages = append(s.Messages, conversation.Message{
-		ID: domain.MessageID{}, Reply: &conversation.Reply{Calls: []conversation.Call{{Call: call}}},
+		ID: domain.MessageID{}, Reply: &conversation.Reply{Calls: []conversation.ReplyCall{{Call: call}}},
 	})
 }
 

@@ -39,7 +39,7 @@ func (idle) step()        {}
 // An openCall is a call of a reply with its message, the event of the reply, and the
 // offer of the turn.
 type openCall struct {
-	conversation.Call
+	conversation.ReplyCall
 	message domain.MessageID
 	reply   domain.EventID
 	offer   domain.Offer

@@ -47,7 +47,7 @@ func (c *runState) settleOne(ctx context.Context, a openCall) (domain.Settlement
 			return end, err
 		}
 	}
-	return c.config.Registry.Recall(a.offer).Settle(ctx, c.journal, inv, a.Call.Call)
+	return c.config.Registry.Recall(a.offer).Settle(ctx, c.journal, inv, a.ReplyCall.Call)
 }
 
 // checkLoop records a detected loop and asks Config.Looping whether the call may run. If

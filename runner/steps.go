@@ -156,7 +156,7 @@ func (c *runState) endDrafts(calls []openCall, how func(openCall) domain.Settlem
 		if a.Started != nil {
 			cause = a.StartedBy
 		}
-		end := c.config.Registry.Ended(a.offer.Turn, a.message, a.Call.Call, how(a))
+		end := c.config.Registry.Ended(a.offer.Turn, a.message, a.ReplyCall.Call, how(a))
 		drafts[i] = c.config.Ledger.Draft(c.journal.withAllowedRules(end), cause)
 	}
 	return drafts

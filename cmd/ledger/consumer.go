@@ -40,7 +40,7 @@ type consumerRow struct {
 }
 
 // rowOfConsumer converts a consumer. Without a lag, the lag of the row is null.
-func rowOfConsumer(c publish.Consumer, lag *publish.Lag, now time.Time) consumerRow {
+func rowOfConsumer(c publish.ConsumerState, lag *publish.Lag, now time.Time) consumerRow {
 	row := consumerRow{
 		Name: c.Name, Target: c.Target, Topic: c.Topic, Only: c.Filter, Position: c.Position, Published: c.Published,
 		Poison: len(c.DeadLetters), Begun: render.Timestamp(c.Begun), Saved: render.Timestamp(c.Saved),
@@ -125,7 +125,7 @@ func (a *app) consumerShow() *cobra.Command {
 
 // poisonTable prints the dead letters of a consumer. NEXT is "again" for one that the user
 // asked to retry.
-func (a *app) poisonTable(c publish.Consumer) {
+func (a *app) poisonTable(c publish.ConsumerState) {
 	t := render.Table{
 		Head:  []string{">POSITION", "STREAM", "?>REV", "~KIND", "?>TRIES", "NEXT", "~ERROR"},
 		Empty: c.Name + " has nothing set aside.",

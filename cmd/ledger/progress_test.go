@@ -83,7 +83,7 @@ func (s *screen) await(t *testing.T, pattern string) {
 }
 
 // progress returns a progress display that writes to the terminal.
-func (s *screen) progress() *render.Progress {
+func (s *screen) progress() *render.ProgressBar {
 	return (&render.Printer{ErrTerminal: true, ErrFile: s.device}).Progress()
 }
 

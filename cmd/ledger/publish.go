@@ -198,7 +198,7 @@ func (a *app) publish(ctx context.Context, s *stores.Store, p publication, order
 	desk := a.Relay(s)
 	var complaining sync.Mutex
 	for i := range orders {
-		orders[i].Failed = func(f publish.Failure) {
+		orders[i].Failed = func(f publish.FailedAttempt) {
 			complaining.Lock()
 			defer complaining.Unlock()
 			a.complain(orders[i].Name, f)
@@ -235,7 +235,7 @@ func (a *app) publishOne(ctx context.Context, desk *publish.Relay, o publish.Job
 
 // published prints the state of a consumer and the number of records that this run
 // published.
-func (a *app) published(c publish.Consumer, n uint64) {
+func (a *app) published(c publish.ConsumerState, n uint64) {
 	row := struct {
 		consumerRow
 		Now uint64 `json:"published_now"`
@@ -244,7 +244,7 @@ func (a *app) published(c publish.Consumer, n uint64) {
 }
 
 // publishedText returns the summary of a run for a person.
-func publishedText(c publish.Consumer, n uint64) string {
+func publishedText(c publish.ConsumerState, n uint64) string {
 	text := fmt.Sprintf("%s: published %d records to %s, through position %s", c.Name, n, c.Target, c.Position)
 	if len(c.DeadLetters) > 0 {
 		text += fmt.Sprintf("; %d are set aside (ledger consumer show %s)", len(c.DeadLetters), c.Name)
@@ -255,7 +255,7 @@ func publishedText(c publish.Consumer, n uint64) string {
 // complain prints a failed attempt to publish. For a record that is retried it
 // prints only attempts 1, 2, 4, 8 and so on, so that a long outage produces few
 // lines. It always prints a record that becomes a dead letter.
-func (a *app) complain(name string, f publish.Failure) {
+func (a *app) complain(name string, f publish.FailedAttempt) {
 	// f.Try has a single bit if it is a power of two.
 	if f.Wait > 0 && f.Try&(f.Try-1) != 0 {
 		return

@@ -16,7 +16,7 @@ const blockSize = 1 << 20
 // decoding need beyond the result: the encoding of a whole log never exists
 // uncompressed.
 type blockWriter struct {
-	codec
+	checkpointCodec
 	// to receives the finished blocks.
 	to []byte
 	// room is the buffer for one compressed block, reused by each.
@@ -60,7 +60,7 @@ func nextBlock(blocks []byte) (block, rest []byte) {
 // border decompresses the next block once the codec has read all bytes of the one
 // before, at the places where the writer may end a block. A damaged block breaks the
 // codec.
-func (p *codec) border() {
+func (p *checkpointCodec) border() {
 	if len(p.b) > 0 || len(p.blocks) == 0 {
 		return
 	}
@@ -75,7 +75,7 @@ func (p *codec) border() {
 
 // following returns the decompressed size of the remaining blocks, as their headers
 // state it. It decompresses no block. It stops at a damaged header.
-func (p *codec) following() (bytes int) {
+func (p *checkpointCodec) following() (bytes int) {
 	for rest := p.blocks; len(rest) > 0; {
 		var block []byte
 		block, rest = nextBlock(rest)

@@ -70,7 +70,7 @@ var stages = [...]Stage{"", Asked, Begun, Settled}
 // packKey encodes or decodes the key of a call, with the session as its number. The
 // key comes first in the encoding, so that [State.is] compares it without decoding
 // the rest.
-func (s *State) packKey(p *codec, c *callRecord) {
+func (s *State) packKey(p *checkpointCodec, c *callRecord) {
 	unsigned(p, &c.session)
 	id(p, &c.Message)
 	text(p, &c.ID)
@@ -94,7 +94,7 @@ func (s *State) packKey(p *codec, c *callRecord) {
 //	requests       number of permission requests, and the milliseconds waited
 //	strays         places of the late results before a reply
 //	settlement     see packEnd
-func (s *State) pack(p *codec, c *callRecord) {
+func (s *State) pack(p *checkpointCodec, c *callRecord) {
 	s.packKey(p, c)
 	if p.reading {
 		if c.session < 0 || c.session >= len(s.kept.Sessions) {
@@ -175,7 +175,7 @@ func (s *State) pack(p *codec, c *callRecord) {
 
 // packEnd encodes or decodes the settlement of a call. A settlement repeats most of
 // the call; only the differing fields are encoded.
-func (s *State) packEnd(p *codec, c *callRecord, has func(uint32) bool) {
+func (s *State) packEnd(p *checkpointCodec, c *callRecord, has func(uint32) bool) {
 	p.time(&c.Settled)
 	id(p, &c.SettledBy)
 	p.place(&c.SettledAt)
@@ -221,7 +221,7 @@ func (s *State) packEnd(p *codec, c *callRecord, has func(uint32) bool) {
 
 // asJSON encodes or decodes a rare field as JSON with a length prefix. Invalid JSON
 // breaks the codec.
-func asJSON[T any](p *codec, v *T) {
+func asJSON[T any](p *checkpointCodec, v *T) {
 	var data []byte
 	if !p.reading {
 		// These fields hold texts and numbers, which always have a JSON form.

@@ -118,7 +118,7 @@ func (s *State) is(r *pageReader, number, session int, key Key) bool {
 	if c := s.store.live[number]; c != nil {
 		return c.Key() == key
 	}
-	p := codec{b: r.packed(number), reading: true}
+	p := checkpointCodec{b: r.packed(number), reading: true}
 	n := 0
 	unsigned(&p, &n)
 	message := key.Message.Bytes()
@@ -147,7 +147,7 @@ func (s *State) read(r *pageReader, number int) *callRecord {
 		return c
 	}
 	c := &callRecord{number: number}
-	s.pack(&codec{b: r.packed(number), reading: true, tables: &s.tables}, c)
+	s.pack(&checkpointCodec{b: r.packed(number), reading: true, tables: &s.tables}, c)
 	return c
 }
 
@@ -206,7 +206,7 @@ func (s *State) packEnded() {
 	}
 	for _, c := range s.taken {
 		if c.State == Settled && s.store.live[c.number] == c {
-			p := codec{b: s.scratch[:0], tables: &s.tables}
+			p := checkpointCodec{b: s.scratch[:0], tables: &s.tables}
 			s.pack(&p, c)
 			s.scratch = p.b
 			s.store.put(c, p.b)

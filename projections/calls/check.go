@@ -11,7 +11,7 @@ import (
 // checkOffers checks the tools that a turn offers. Most turns repeat the offer of the
 // turn before. checkOffers therefore skips an offer whose tools were all in effect at
 // the last check, if no layer or registration changed since.
-func (s *State) checkOffers(known *session, e events.TurnMaterialized, offer int, v events.Envelope) {
+func (s *State) checkOffers(known *checkedSession, e events.TurnMaterialized, offer int, v events.Envelope) {
 	if s.allLive[offer] == s.changes+1 && hidesOnlyIn(e) {
 		return
 	}
@@ -22,7 +22,7 @@ func (s *State) checkOffers(known *session, e events.TurnMaterialized, offer int
 
 // checkEachOffered checks each tool that a turn offers, and returns whether all of
 // them are in effect after the turn.
-func (s *State) checkEachOffered(known *session, e events.TurnMaterialized, v events.Envelope) bool {
+func (s *State) checkEachOffered(known *checkedSession, e events.TurnMaterialized, v events.Envelope) bool {
 	layers, heard, all := layersOf(e), known.materializedAfter(v), true
 	for _, t := range e.Tools {
 		all = s.checkOffered(known, t, e.Observed, layers, heard, v) && all
@@ -64,7 +64,7 @@ func layersOf(e events.TurnMaterialized) (layers []domain.LayerID) {
 // materialized. The runner materializes a turn after the event that caused it. That
 // is the last event of the session, or, if prompts or late results arrived in
 // between, the last one that the run itself appended.
-func (known *session) materializedAfter(v events.Envelope) int {
+func (known *checkedSession) materializedAfter(v events.Envelope) int {
 	if v.Causation.IsZero() || v.Causation == known.Last {
 		return known.LastOrdinal
 	}
@@ -76,7 +76,7 @@ func (known *session) materializedAfter(v events.Envelope) int {
 // turn v. It accepts a registration that closed or was hidden in between. A turn that
 // was only observed may offer tools that are not in effect. checkOffered returns
 // whether the tool is in effect now, after the turn.
-func (s *State) checkOffered(known *session, t domain.Offered, observed bool, layers []domain.LayerID, heard int, v events.Envelope) bool {
+func (s *State) checkOffered(known *checkedSession, t domain.Offered, observed bool, layers []domain.LayerID, heard int, v events.Envelope) bool {
 	key := Key{Session: known.ID}
 	r := s.kept.Registrations[t.Registration]
 	if r == nil || r.Layer != t.Layer || !slices.Contains(r.Names, t.Name) {
@@ -127,7 +127,7 @@ func (s *State) hiderOf(t domain.Offered, r *registrationSpan, own *layerSpan, l
 
 // checkTurn returns the offer of a turn, and whether the session has the turn. It
 // reports a missing turn as a breach, except for an import that names no turn.
-func (s *State) checkTurn(known *session, key Key, tool string, turn domain.TurnID, v events.Envelope) ([]domain.Offered, bool) {
+func (s *State) checkTurn(known *checkedSession, key Key, tool string, turn domain.TurnID, v events.Envelope) ([]domain.Offered, bool) {
 	if i, ok := known.turns.find(turn); ok {
 		return s.kept.Offers[known.offered[i]], true
 	}
@@ -140,7 +140,7 @@ func (s *State) checkTurn(known *session, key Key, tool string, turn domain.Turn
 // checkSame reports a breach if a repeated call has another name or input than the
 // first. An input over previewBytes is compared by its first bytes only, as the State
 // has no more. An import may repeat IDs.
-func (s *State) checkSame(known *session, c *callRecord, asked domain.Call, v events.Envelope) {
+func (s *State) checkSame(known *checkedSession, c *callRecord, asked domain.Call, v events.Envelope) {
 	sameInput := bytes.Equal(c.Input, asked.Input)
 	if len(asked.Input) > previewBytes {
 		sameInput = c.InputPreview == cut(string(asked.Input))
@@ -152,7 +152,7 @@ func (s *State) checkSame(known *session, c *callRecord, asked domain.Call, v ev
 
 // checkOrder reports a breach if a call has an event before the reply that asks for
 // it. The file of an import may have a result first.
-func (s *State) checkOrder(known *session, c *callRecord, v events.Envelope) {
+func (s *State) checkOrder(known *checkedSession, c *callRecord, v events.Envelope) {
 	if !known.Imported() && c.State != "" {
 		s.report(exception(NeverAsked, c.Key(), c.Tool, s.at(v), "it is asked for after it was %s", c.State))
 	}
@@ -161,7 +161,7 @@ func (s *State) checkOrder(known *session, c *callRecord, v events.Envelope) {
 // checkStart checks the start of a call. The start comes before the end. A second
 // start is a breach unless both starts are idempotent. The call runs under the
 // registration that its turn offered, or under one with the same known fingerprint.
-func (s *State) checkStart(known *session, c *callRecord, e events.CallStarted, v events.Envelope) {
+func (s *State) checkStart(known *checkedSession, c *callRecord, e events.CallStarted, v events.Envelope) {
 	again := func(law Law, format string, args ...any) {
 		s.report(exception(law, c.Key(), c.Tool, s.at(v), format, args...))
 	}
@@ -183,7 +183,7 @@ func (s *State) checkStart(known *session, c *callRecord, e events.CallStarted, 
 
 // checkEnd checks the first settlement of a call: its turn, its registration, and,
 // for a call that ran here, its agreement with the start.
-func (s *State) checkEnd(known *session, c *callRecord, e events.CallSettled, v events.Envelope) {
+func (s *State) checkEnd(known *checkedSession, c *callRecord, e events.CallSettled, v events.Envelope) {
 	s.checkNames(known, c, e.Turn, e.Offered, v)
 	if effective := e.Effective; !effective.IsZero() && s.kept.Registrations[effective.Registration] == nil {
 		s.report(exception(NoRegistration, c.Key(), c.Tool, s.at(v), "%s is said to be in effect, and was never registered", effective.Registration))
@@ -197,7 +197,7 @@ func (s *State) checkEnd(known *session, c *callRecord, e events.CallSettled, v 
 // names: the turn must be the one whose reply asked for the call, and must have
 // offered exactly this registration. A call without a reply is an orphan, which other
 // checks report.
-func (s *State) checkNames(known *session, c *callRecord, turn domain.TurnID, offered domain.Offered, v events.Envelope) {
+func (s *State) checkNames(known *checkedSession, c *callRecord, turn domain.TurnID, offered domain.Offered, v events.Envelope) {
 	if c.Asked.IsZero() {
 		return
 	}

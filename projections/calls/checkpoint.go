@@ -24,18 +24,18 @@ func (s *State) AppendBinary(b []byte) ([]byte, error) {
 	if err != nil {
 		return b, err
 	}
-	text(&w.codec, &small)
+	text(&w.checkpointCodec, &small)
 	w.count(len(s.kept.Sessions))
 	for _, known := range s.kept.Sessions {
-		if err := known.pack(&w.codec); err != nil {
+		if err := known.pack(&w.checkpointCodec); err != nil {
 			return b, err
 		}
 		w.border()
 	}
-	s.tables.pack(&w.codec)
+	s.tables.pack(&w.checkpointCodec)
 	// Unpacked calls have tables of their own, because encoding adds to them and must
 	// not change s.
-	live := codec{tables: &tables{}}
+	live := checkpointCodec{tables: &tables{}}
 	w.count(len(s.store.live))
 	r := s.reader()
 	for i, c := range s.store.live {
@@ -46,10 +46,10 @@ func (s *State) AppendBinary(b []byte) ([]byte, error) {
 			packed = r.packed(i)
 		}
 		// The bytes are empty for an unpacked call.
-		text(&w.codec, &packed)
+		text(&w.checkpointCodec, &packed)
 		w.border()
 	}
-	live.tables.pack(&w.codec)
+	live.tables.pack(&w.checkpointCodec)
 	w.b = append(w.b, live.b...)
 	return w.end(), nil
 }
@@ -58,7 +58,7 @@ func (s *State) AppendBinary(b []byte) ([]byte, error) {
 // encoding, it returns errCorrupt or an error of encoding/json, and s is unusable.
 func (s *State) UnmarshalBinary(data []byte) error {
 	*s = *New()
-	p := &codec{reading: true, blocks: data}
+	p := &checkpointCodec{reading: true, blocks: data}
 	p.border()
 	var small []byte
 	if text(p, &small); p.broken {
@@ -68,7 +68,7 @@ func (s *State) UnmarshalBinary(data []byte) error {
 		return err
 	}
 	for i := range p.count(0) {
-		known := &session{number: i}
+		known := &checkedSession{number: i}
 		if err := known.pack(p); err != nil {
 			return err
 		}
@@ -88,7 +88,7 @@ func (s *State) UnmarshalBinary(data []byte) error {
 // the encodings of packed calls into pages, decodes the unpacked ones, and then
 // indexes the key of each call. Of a packed call it decodes only the key and the
 // flags.
-func (s *State) readCalls(p *codec) {
+func (s *State) readCalls(p *checkpointCodec) {
 	n := p.count(0)
 	s.store.live, s.store.packed.places = make([]*callRecord, n), make([]pageOffset, n)
 	var live []int
@@ -116,7 +116,7 @@ func (s *State) readCalls(p *codec) {
 		c := s.store.live[i]
 		if c == nil {
 			c = &callRecord{}
-			flags, key := uint32(0), &codec{b: r.packed(i), reading: true}
+			flags, key := uint32(0), &checkpointCodec{b: r.packed(i), reading: true}
 			s.packKey(key, c)
 			if unsigned(key, &flags); key.broken {
 				p.fail()
@@ -130,7 +130,7 @@ func (s *State) readCalls(p *codec) {
 
 // pack encodes or decodes a session: its exported fields as JSON, its turns with the
 // index of their offer, and its replies.
-func (known *session) pack(p *codec) error {
+func (known *checkedSession) pack(p *checkpointCodec) error {
 	small, err := []byte(nil), error(nil)
 	if !p.reading {
 		if small, err = projections.Encode(known); err != nil {

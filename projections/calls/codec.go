@@ -9,12 +9,12 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A codec either appends values to bytes or reads them from bytes, field by field.
+// A checkpointCodec either appends values to bytes or reads them from bytes, field by field.
 // One function with a codec as its argument thus defines both directions of a format,
 // and they cannot differ. Numbers are varints, texts have a length prefix, and IDs
 // are sixteen bytes. A codec that reads invalid input becomes broken: later reads
 // return zero values, and the caller checks broken at the end.
-type codec struct {
+type checkpointCodec struct {
 	// b is the bytes appended so far, or the bytes still to be read.
 	b []byte
 	// reading reports that the codec reads; otherwise it appends. It never changes.
@@ -39,10 +39,10 @@ type tables struct {
 }
 
 // pack encodes or decodes the tables.
-func (t *tables) pack(p *codec) {
+func (t *tables) pack(p *checkpointCodec) {
 	rows(p, &t.words, text[string])
 	rows(p, &t.processes, id)
-	rows(p, &t.offered, func(p *codec, o *domain.Offered) {
+	rows(p, &t.offered, func(p *checkpointCodec, o *domain.Offered) {
 		text(p, &o.Name)
 		id(p, &o.Registration)
 		id(p, &o.Layer)
@@ -59,11 +59,11 @@ func (t *tables) pack(p *codec) {
 var errCorrupt = errors.New("the packed calls are corrupt")
 
 // fail breaks the codec and discards its input, so that loops over the input end.
-func (p *codec) fail() { p.b, p.blocks, p.broken = nil, nil, true }
+func (p *checkpointCodec) fail() { p.b, p.blocks, p.broken = nil, nil, true }
 
 // take returns the next n bytes of the input. They share its memory. With fewer bytes
 // left it breaks the codec and returns nil.
-func (p *codec) take(n uint64) []byte {
+func (p *checkpointCodec) take(n uint64) []byte {
 	if n > uint64(len(p.b)) {
 		p.fail()
 		return nil
@@ -75,7 +75,7 @@ func (p *codec) take(n uint64) []byte {
 
 // unsigned encodes or decodes a number that is not negative, as an unsigned varint.
 // Invalid or missing bytes break a decoding codec and leave v unchanged.
-func unsigned[T ~int | ~int64 | ~uint8 | ~uint32 | ~uint64](p *codec, v *T) {
+func unsigned[T ~int | ~int64 | ~uint8 | ~uint32 | ~uint64](p *checkpointCodec, v *T) {
 	if !p.reading {
 		p.b = binary.AppendUvarint(p.b, uint64(*v))
 		return
@@ -90,7 +90,7 @@ func unsigned[T ~int | ~int64 | ~uint8 | ~uint32 | ~uint64](p *codec, v *T) {
 }
 
 // signed encodes or decodes a number that may be negative, as a zigzag varint.
-func (p *codec) signed(v *int64) {
+func (p *checkpointCodec) signed(v *int64) {
 	if !p.reading {
 		p.b = binary.AppendVarint(p.b, *v)
 		return
@@ -107,7 +107,7 @@ func (p *codec) signed(v *int64) {
 // count encodes n, or decodes the length of a list, whose elements take at least a
 // byte each. A decoded length above the number of remaining bytes breaks the codec,
 // so that corrupt input does not allocate. A broken codec returns 0.
-func (p *codec) count(n int) int {
+func (p *checkpointCodec) count(n int) int {
 	unsigned(p, &n)
 	if p.reading && (n < 0 || n > len(p.b) && n-len(p.b) > p.following()) {
 		p.fail()
@@ -118,7 +118,7 @@ func (p *codec) count(n int) int {
 
 // text encodes or decodes a text or bytes, with a length prefix. Decoding copies
 // them, and leaves v unchanged if they are empty.
-func text[T ~string | ~[]byte](p *codec, v *T) {
+func text[T ~string | ~[]byte](p *checkpointCodec, v *T) {
 	n := len(*v)
 	unsigned(p, &n)
 	if !p.reading {
@@ -131,7 +131,7 @@ func text[T ~string | ~[]byte](p *codec, v *T) {
 }
 
 // id encodes or decodes an ID as its sixteen bytes.
-func id[K domain.IDKind](p *codec, v *domain.ID[K]) {
+func id[K domain.IDKind](p *checkpointCodec, v *domain.ID[K]) {
 	if !p.reading {
 		b := v.Bytes()
 		p.b = append(p.b, b[:]...)
@@ -143,7 +143,7 @@ func id[K domain.IDKind](p *codec, v *domain.ID[K]) {
 }
 
 // time encodes or decodes a time of an event: UTC, in microseconds.
-func (p *codec) time(t *time.Time) {
+func (p *checkpointCodec) time(t *time.Time) {
 	if !p.reading {
 		p.b = binary.AppendVarint(p.b, t.UnixMicro())
 		return
@@ -154,7 +154,7 @@ func (p *codec) time(t *time.Time) {
 }
 
 // position encodes or decodes a position as its two numbers.
-func (p *codec) position(v *events.Position) {
+func (p *checkpointCodec) position(v *events.Position) {
 	commit, prepare := v.Parts()
 	unsigned(p, &commit)
 	unsigned(p, &prepare)
@@ -164,7 +164,7 @@ func (p *codec) position(v *events.Position) {
 }
 
 // place encodes or decodes a Place without its event ID, which the caller encodes.
-func (p *codec) place(v *Place) {
+func (p *checkpointCodec) place(v *Place) {
 	unsigned(p, &v.Revision)
 	p.position(&v.Position)
 	unsigned(p, &v.Ordinal)
@@ -195,7 +195,7 @@ func (t *table[T]) number(v T) uint32 {
 // tableValue encodes or decodes a value as its number in a table whose values have
 // another type: to converts v for the table, from converts back. A decoded number
 // outside the table breaks the codec.
-func tableValue[V, T comparable](p *codec, t *table[T], v *V, to func(V) T, from func(T) V) {
+func tableValue[V, T comparable](p *checkpointCodec, t *table[T], v *V, to func(V) T, from func(T) V) {
 	var n uint32
 	if !p.reading {
 		n = t.number(to(*v))
@@ -215,13 +215,13 @@ func tableValue[V, T comparable](p *codec, t *table[T], v *V, to func(V) T, from
 func same[T any](v T) T { return v }
 
 // word encodes or decodes a text by its number in the table of words.
-func word[T ~string](p *codec, words *table[string], v *T) {
+func word[T ~string](p *checkpointCodec, words *table[string], v *T) {
 	tableValue(p, words, v, func(v T) string { return string(v) }, func(w string) T { return T(w) })
 }
 
 // rows encodes or decodes all values of a table, each with row. Decoding adds them to
 // the table in the same order, so that their numbers stay.
-func rows[T comparable](p *codec, t *table[T], row func(*codec, *T)) {
+func rows[T comparable](p *checkpointCodec, t *table[T], row func(*checkpointCodec, *T)) {
 	for i := range p.count(len(t.all)) {
 		if p.reading {
 			var v T
@@ -234,7 +234,7 @@ func rows[T comparable](p *codec, t *table[T], row func(*codec, *T)) {
 }
 
 // packIDs encodes or decodes a list of IDs. Decoding appends to an empty list.
-func packIDs[K domain.IDKind](p *codec, s *idList[domain.ID[K]]) {
+func packIDs[K domain.IDKind](p *checkpointCodec, s *idList[domain.ID[K]]) {
 	for i := range p.count(len(s.list)) {
 		if p.reading {
 			var one domain.ID[K]

@@ -171,7 +171,7 @@ func (s *State) overdue(f foundException) bool {
 // the call; otherwise the owner of the layers that its turn offered; otherwise the
 // owner of the layers of the latest turn that offered tools. It is zero if the log
 // does not name it.
-func (s *State) processOf(known *session, key Key) domain.ProcessID {
+func (s *State) processOf(known *checkedSession, key Key) domain.ProcessID {
 	c, ok := s.Call(key)
 	if ok && !c.Process.IsZero() {
 		return c.Process

@@ -39,7 +39,7 @@ func (s *State) at(v events.Envelope) Place {
 // session returns the session of an event's stream, or nil if the stream is not a
 // session's. It creates the session at the first event, and reports a breach if that
 // event does not open it.
-func (s *State) session(v events.Envelope) *session {
+func (s *State) session(v events.Envelope) *checkedSession {
 	if known, ok := s.streams[v.Stream]; ok {
 		return known
 	}
@@ -52,7 +52,7 @@ func (s *State) session(v events.Envelope) *session {
 	if ok {
 		return known
 	}
-	known = &session{Session: Session{ID: id, Opened: v.Time}, number: len(s.kept.Sessions)}
+	known = &checkedSession{Session: Session{ID: id, Opened: v.Time}, number: len(s.kept.Sessions)}
 	s.kept.Sessions = append(s.kept.Sessions, known)
 	s.sessions[id], s.streams[v.Stream] = known, known
 	if _, opens := v.Event.(events.SessionOpened); !opens {
@@ -65,7 +65,7 @@ func (s *State) session(v events.Envelope) *session {
 func (s *State) report(f foundException) { s.kept.Found = append(s.kept.Found, f) }
 
 // applySession folds an event of a session's stream.
-func (s *State) applySession(known *session, v events.Envelope) {
+func (s *State) applySession(known *checkedSession, v events.Envelope) {
 	switch e := v.Event.(type) {
 	case events.SessionOpened:
 		known.Agent, known.Location, known.Model, known.Origin, known.Parent = e.Agent, e.Location, e.Model, e.Origin, e.Parent
@@ -105,7 +105,7 @@ func (s *State) applySession(known *session, v events.Envelope) {
 }
 
 // set fills a setting that the opening of the session left empty.
-func (known *session) set(e events.SettingChanged) {
+func (known *checkedSession) set(e events.SettingChanged) {
 	switch {
 	case e.Setting == events.SettingModel && known.Model == "":
 		known.Model = e.Value
@@ -116,7 +116,7 @@ func (known *session) set(e events.SettingChanged) {
 
 // materialized folds a turn. A further event of a known turn adds tools to the offer
 // of the turn; only the added tools are checked then.
-func (s *State) materialized(known *session, e events.TurnMaterialized, v events.Envelope) {
+func (s *State) materialized(known *checkedSession, e events.TurnMaterialized, v events.Envelope) {
 	if i, again := known.turns.find(e.Turn); again {
 		known.offered[i] = s.intern(known, projections.MergeOffers(s.kept.Offers[known.offered[i]], e.Tools))
 		s.checkEachOffered(known, e, v)
@@ -130,7 +130,7 @@ func (s *State) materialized(known *session, e events.TurnMaterialized, v events
 
 // intern returns the index of an offer in Offers, and adds the offer if it is new. It
 // compares with the last offer of the session first, which most turns repeat.
-func (s *State) intern(known *session, tools []domain.Offered) int {
+func (s *State) intern(known *checkedSession, tools []domain.Offered) int {
 	if n := len(known.offered); n > 0 && slices.Equal(s.kept.Offers[known.offered[n-1]], tools) {
 		return known.offered[n-1]
 	}
@@ -147,7 +147,7 @@ func (s *State) intern(known *session, tools []domain.Offered) int {
 
 // replied folds a reply with its calls. Several events with the same message are one
 // reply.
-func (s *State) replied(known *session, e events.ReplyReceived, v events.Envelope) {
+func (s *State) replied(known *checkedSession, e events.ReplyReceived, v events.Envelope) {
 	if _, again := known.answered.find(e.Message); !again {
 		known.answered.add(e.Message)
 		known.Replies++
@@ -161,7 +161,7 @@ func (s *State) replied(known *session, e events.ReplyReceived, v events.Envelop
 // asked folds one call of a reply. The first reply that asks for the call sets its
 // turn, tool and input; a repetition is only checked. A call of which an import has
 // the result first becomes a call here, and is no orphan any more.
-func (s *State) asked(known *session, e events.ReplyReceived, asked domain.Call, v events.Envelope) {
+func (s *State) asked(known *checkedSession, e events.ReplyReceived, asked domain.Call, v events.Envelope) {
 	c := s.call(known, e.Message, asked.ID, asked.Name)
 	if !c.Asked.IsZero() {
 		s.checkSame(known, c, asked, v)
@@ -184,7 +184,7 @@ func (s *State) asked(known *session, e events.ReplyReceived, asked domain.Call,
 // count adds n to the counter of the session to which c belongs in its present state:
 // open, or failed. An orphan and a success belong to neither. The caller passes -1
 // before it changes the state of c and +1 afterwards.
-func (known *session) count(c *callRecord, n int) {
+func (known *checkedSession) count(c *callRecord, n int) {
 	switch {
 	case c.Asked.IsZero():
 	case c.State != Settled:
@@ -196,7 +196,7 @@ func (known *session) count(c *callRecord, n int) {
 
 // call returns the record of a call, checked out. It creates the record at the first
 // event of the call; the tool of a later event is ignored.
-func (s *State) call(known *session, message domain.MessageID, id domain.CallID, tool string) *callRecord {
+func (s *State) call(known *checkedSession, message domain.MessageID, id domain.CallID, tool string) *callRecord {
 	key := Key{known.ID, message, id}
 	sum := hash(known.number, key)
 	r := s.folding()
@@ -212,7 +212,7 @@ func (s *State) call(known *session, message domain.MessageID, id domain.CallID,
 
 // started folds the start of a call. A start after the end, or a second one, is
 // checked and then ignored.
-func (s *State) started(known *session, e events.CallStarted, v events.Envelope) {
+func (s *State) started(known *checkedSession, e events.CallStarted, v events.Envelope) {
 	c := s.call(known, e.Message, e.Call, e.Tool)
 	s.checkStart(known, c, e, v)
 	if c.State == Settled || !c.Started.IsZero() {
@@ -226,7 +226,7 @@ func (s *State) started(known *session, e events.CallStarted, v events.Envelope)
 // ignored. The State keeps only the parts of the event that lists of calls and the
 // checks need: it drops the outputs, cuts the texts, and records the managed outputs
 // apart.
-func (s *State) settled(known *session, e events.CallSettled, v events.Envelope) {
+func (s *State) settled(known *checkedSession, e events.CallSettled, v events.Envelope) {
 	c := s.call(known, e.Message, e.Call, e.Tool)
 	if c.State == Settled {
 		s.report(exception(EndedTwice, c.Key(), c.Tool, s.at(v), "it ended %s in %s, and again %s", c.Settlement.Outcome, c.SettledBy, e.Outcome))
@@ -317,7 +317,7 @@ func (s *State) pruned(e events.OutputPruned, v events.Envelope) {
 
 // late counts a late result. It remembers the place of one whose call has no reply
 // yet.
-func (s *State) late(known *session, e events.LateResultObserved, v events.Envelope) {
+func (s *State) late(known *checkedSession, e events.LateResultObserved, v events.Envelope) {
 	c := s.call(known, e.Message, e.Call, e.Tool)
 	c.Late++
 	if c.Asked.IsZero() {
@@ -327,7 +327,7 @@ func (s *State) late(known *session, e events.LateResultObserved, v events.Envel
 
 // requested folds a permission request, which stays in Permissions until it is
 // decided.
-func (s *State) requested(known *session, e events.PermissionRequested, v events.Envelope) {
+func (s *State) requested(known *checkedSession, e events.PermissionRequested, v events.Envelope) {
 	key := Key{known.ID, e.Message, e.Call}
 	if c := s.called(key); c != nil {
 		c.Requests++
@@ -336,7 +336,7 @@ func (s *State) requested(known *session, e events.PermissionRequested, v events
 }
 
 // decided folds a decision. One without an undecided request is a breach.
-func (s *State) decided(known *session, e events.PermissionDecided, v events.Envelope) {
+func (s *State) decided(known *checkedSession, e events.PermissionDecided, v events.Envelope) {
 	p, ok := s.kept.Permissions[e.Permission]
 	if !ok {
 		s.report(exception(DecidedUnrequested, Key{Session: known.ID}, "", s.at(v), "%s was not waiting for a decision", e.Permission))

@@ -161,8 +161,8 @@ type State struct {
 	store  callStore
 	tables tables
 	// sessions, streams, offers and retained are indexes of kept.
-	sessions map[domain.SessionID]*session
-	streams  map[events.Stream]*session
+	sessions map[domain.SessionID]*checkedSession
+	streams  map[events.Stream]*checkedSession
 	offers   map[string]int
 	retained map[domain.Ref]*Retention
 
@@ -188,7 +188,7 @@ type State struct {
 type smallState struct {
 	Folded int `json:"folded"`
 	// Sessions are in the order in which the log first names them.
-	Sessions []*session `json:"-"`
+	Sessions []*checkedSession `json:"-"`
 	// Offers has each distinct offer once, as most turns repeat one.
 	Offers        [][]domain.Offered                          `json:"offers"`
 	Layers        map[domain.LayerID]*layerSpan               `json:"layers"`
@@ -216,9 +216,9 @@ type callRecord struct {
 	session int
 }
 
-// A session is a Session with the fields that only the checks need. The State owns
+// A checkedSession is a Session with the fields that only the checks need. The State owns
 // it.
-type session struct {
+type checkedSession struct {
 	Session
 	// LastOrdinal is the ordinal of the session's last event, and Last its ID.
 	LastOrdinal int            `json:"heard"`
@@ -328,7 +328,7 @@ func New() *State {
 
 // index builds the indexes of kept. The calls have an index of their own.
 func (s *State) index() {
-	s.sessions, s.streams = map[domain.SessionID]*session{}, map[events.Stream]*session{}
+	s.sessions, s.streams = map[domain.SessionID]*checkedSession{}, map[events.Stream]*checkedSession{}
 	s.offers, s.retained = map[string]int{}, map[domain.Ref]*Retention{}
 	for _, known := range s.kept.Sessions {
 		s.sessions[known.ID] = known

@@ -2,7 +2,7 @@
 //
 // Tools are put into effect by registrations. Each belongs to a layer: of the
 // application, of a location such as a working directory, or of a session. A
-// [State] holds every [Layer] with every [Registration] that it ever had. Given
+// [State] holds every [LayerHistory] with every [Registration] that it ever had. Given
 // layers in rising precedence, [State.Effective] resolves one name,
 // [State.Catalog] lists all entries in effect, and [State.Overlay] lists the
 // entries of a name that hide each other. A [ToolEntry] is one tool of a

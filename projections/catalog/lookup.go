@@ -8,17 +8,17 @@ import (
 
 // Layer returns a layer with all its registrations, and whether it exists. It copies
 // the list of registrations; [State.Brief] does not.
-func (s *State) Layer(id domain.LayerID) (Layer, bool) {
+func (s *State) Layer(id domain.LayerID) (LayerHistory, bool) {
 	l, ok := s.index[id]
 	if !ok {
-		return Layer{}, false
+		return LayerHistory{}, false
 	}
 	return l.copy(), true
 }
 
 // Layers returns all layers in order of opening, closed ones too.
-func (s *State) Layers() []Layer {
-	all := make([]Layer, len(s.layers))
+func (s *State) Layers() []LayerHistory {
+	all := make([]LayerHistory, len(s.layers))
 	for i, l := range s.layers {
 		all[i] = l.copy()
 	}
@@ -26,18 +26,18 @@ func (s *State) Layers() []Layer {
 }
 
 // Brief returns a layer without its registrations, and whether it exists.
-func (s *State) Brief(id domain.LayerID) (Layer, bool) {
+func (s *State) Brief(id domain.LayerID) (LayerHistory, bool) {
 	l, ok := s.index[id]
 	if !ok {
-		return Layer{}, false
+		return LayerHistory{}, false
 	}
 	return l.brief(), true
 }
 
 // OpenOf returns the open layers of a process in order of opening, without their
 // registrations. For an unknown process it returns nil.
-func (s *State) OpenOf(process domain.ProcessID) []Layer {
-	var open []Layer
+func (s *State) OpenOf(process domain.ProcessID) []LayerHistory {
+	var open []LayerHistory
 	for _, l := range s.processes[process] {
 		if l.Ended == 0 {
 			open = append(open, l.brief())
@@ -47,16 +47,16 @@ func (s *State) OpenOf(process domain.ProcessID) []Layer {
 }
 
 // brief returns the layer without its registrations.
-func (l *layerIndex) brief() Layer {
-	b := l.Layer
+func (l *layerIndex) brief() LayerHistory {
+	b := l.LayerHistory
 	b.Registrations = nil
 	return b
 }
 
 // copy returns the layer with a list of registrations that later events do not
 // change. The tools in the registrations are shared; no event changes them.
-func (l *layerIndex) copy() Layer {
-	c := l.Layer
+func (l *layerIndex) copy() LayerHistory {
+	c := l.LayerHistory
 	c.Registrations = slices.Clone(c.Registrations)
 	return c
 }

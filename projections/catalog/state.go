@@ -10,10 +10,10 @@ import (
 	"github.com/settlement-ledger/ledger/projections"
 )
 
-// A Layer is a layer with all registrations that it ever had. Ordinals number the
+// A LayerHistory is a layer with all registrations that it ever had. Ordinals number the
 // events of layers in the order in which they were folded, from 1. Location and
 // Session are set for a layer of that placement.
-type Layer struct {
+type LayerHistory struct {
 	ID        domain.LayerID   `json:"layer"`
 	Placement domain.Placement `json:"placement"`
 	Location  string           `json:"location,omitempty"`
@@ -87,10 +87,10 @@ type State struct {
 	processes map[domain.ProcessID][]*layerIndex
 }
 
-// A layerIndex is a Layer with indexes of its registrations. The indexes refer to
+// A layerIndex is a LayerHistory with indexes of its registrations. The indexes refer to
 // registrations by their index in Registrations, which never changes.
 type layerIndex struct {
-	Layer
+	LayerHistory
 	// named has the registrations of each name, oldest first, closed ones included.
 	named map[domain.Name][]int
 	// active has the registrations that are not closed, oldest first.
@@ -143,15 +143,15 @@ func (s *State) open(e events.LayerOpened, v events.Envelope) {
 	if _, ok := s.index[e.Layer]; ok {
 		return
 	}
-	s.add(Layer{
+	s.add(LayerHistory{
 		ID: e.Layer, Placement: e.Placement, Location: e.Location, Session: e.Session,
 		Process: e.Process, Observed: e.Observed, Opened: v.Time, Began: s.folded,
 	})
 }
 
 // add appends a layer with its registrations, and indexes both.
-func (s *State) add(l Layer) {
-	added := &layerIndex{Layer: l, named: map[domain.Name][]int{}, byID: map[domain.RegistrationID]int{}}
+func (s *State) add(l LayerHistory) {
+	added := &layerIndex{LayerHistory: l, named: map[domain.Name][]int{}, byID: map[domain.RegistrationID]int{}}
 	s.layers = append(s.layers, added)
 	s.index[l.ID] = added
 	if !l.Process.IsZero() {
@@ -232,15 +232,15 @@ func (s *State) of(stream events.Stream) (*layerIndex, bool) {
 
 // stateWire is the JSON of a State.
 type stateWire struct {
-	Folded int     `json:"folded"`
-	Layers []Layer `json:"layers"`
+	Folded int            `json:"folded"`
+	Layers []LayerHistory `json:"layers"`
 }
 
 // MarshalJSON encodes the layers in order of opening.
 func (s *State) MarshalJSON() ([]byte, error) {
-	wire := stateWire{s.folded, make([]Layer, len(s.layers))}
+	wire := stateWire{s.folded, make([]LayerHistory, len(s.layers))}
 	for i, l := range s.layers {
-		wire.Layers[i] = l.Layer
+		wire.Layers[i] = l.LayerHistory
 	}
 	return projections.Encode(wire)
 }

@@ -332,12 +332,12 @@ func TestUnknownKindsAreListedOnce(t *testing.T) {
 func TestAnInputIsKeptAsItWasAsked(t *testing.T) {
 	t.Parallel()
 	for _, input := range []json.RawMessage{nil, json.RawMessage(`null`), json.RawMessage(`{}`), json.RawMessage(`"x"`)} {
-		c := conversation.Call{Call: domain.Call{ID: "a", Name: "read", Input: input}, Settlement: &domain.Settlement{Outcome: domain.Succeeded}}
+		c := conversation.ReplyCall{Call: domain.Call{ID: "a", Name: "read", Input: input}, Settlement: &domain.Settlement{Outcome: domain.Succeeded}}
 		data, err := projections.Encode(c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var again conversation.Call
+		var again conversation.ReplyCall
 		if err := json.Unmarshal(data, &again); err != nil {
 			t.Fatal(err)
 		}

@@ -2,7 +2,7 @@
 // its model reads and the state from which the next step follows.
 //
 // A [State] has the session's messages, each a [Prompt] or a [Reply]; each reply
-// has its calls, as [Call] values with their progress. It also has the last turn
+// has its calls, as [ReplyCall] values with their progress. It also has the last turn
 // (one request to the model, with the tools that it offered), the undecided
 // permission requests, the approvals in effect, and whether the session was
 // interrupted or closed. A runner plans the next step from the state alone.

@@ -117,7 +117,7 @@ func (s *State) replied(e events.ReplyReceived, v events.Envelope) {
 func (r *Reply) add(e events.ReplyReceived, offer domain.Offer) {
 	r.Text += e.Text
 	for _, c := range e.Calls {
-		call := Call{Call: c, Message: e.Message}
+		call := ReplyCall{Call: c, Message: e.Message}
 		if twin, ok := r.twin(c.ID); ok {
 			call.Started, call.StartedBy, call.Settlement, call.Late = twin.Started, twin.StartedBy, twin.Settlement, twin.Late
 		}
@@ -137,13 +137,13 @@ func (r *Reply) add(e events.ReplyReceived, offer domain.Offer) {
 }
 
 // twin returns the first call of the reply with an ID, and whether there is one.
-func (r *Reply) twin(id domain.CallID) (Call, bool) {
+func (r *Reply) twin(id domain.CallID) (ReplyCall, bool) {
 	for _, c := range r.Calls {
 		if c.ID == id {
 			return c, true
 		}
 	}
-	return Call{}, false
+	return ReplyCall{}, false
 }
 
 // applyCall folds the start, settlement or late result of a call. The first start and
@@ -151,26 +151,26 @@ func (r *Reply) twin(id domain.CallID) (Call, bool) {
 func (s *State) applyCall(v events.Envelope) {
 	switch e := v.Event.(type) {
 	case events.CallStarted:
-		s.each(e.Message, e.Call, func(c *Call) {
+		s.each(e.Message, e.Call, func(c *ReplyCall) {
 			if c.Started == nil {
 				c.Started, c.StartedBy = &e, v.ID
 			}
 		})
 	case events.CallSettled:
 		settlement := e.Settlement(v.ID)
-		s.each(e.Message, e.Call, func(c *Call) {
+		s.each(e.Message, e.Call, func(c *ReplyCall) {
 			if c.Settlement == nil {
 				c.Settlement = &settlement
 			}
 		})
 	case events.LateResultObserved:
-		s.each(e.Message, e.Call, func(c *Call) { c.Late++ })
+		s.each(e.Message, e.Call, func(c *ReplyCall) { c.Late++ })
 	}
 }
 
 // each calls visit with every call of an ID in a reply: mostly one, and two if the
 // model repeated the ID. It ignores an unknown reply.
-func (s *State) each(message domain.MessageID, id domain.CallID, visit func(*Call)) {
+func (s *State) each(message domain.MessageID, id domain.CallID, visit func(*ReplyCall)) {
 	reply, ok := s.reply(message)
 	if !ok {
 		return

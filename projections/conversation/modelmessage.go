@@ -59,7 +59,7 @@ func (s *State) ModelMessages() []ModelMessage {
 
 // ToolResult returns the result of the call as a model reads it, computed from the
 // settlement alone. Without a settlement it is the error [OutcomeUnknown].
-func (c Call) ToolResult() domain.ToolResult {
+func (c ReplyCall) ToolResult() domain.ToolResult {
 	if c.Settlement == nil {
 		return domain.ToolResult{Error: OutcomeUnknown}
 	}
@@ -68,7 +68,7 @@ func (c Call) ToolResult() domain.ToolResult {
 
 // withInput returns the call as the model wrote it, with {} for an absent
 // input.
-func (c Call) withInput() domain.Call {
+func (c ReplyCall) withInput() domain.Call {
 	asked := c.Call
 	if len(asked.Input) == 0 {
 		asked.Input = json.RawMessage("{}")
@@ -78,8 +78,8 @@ func (c Call) withInput() domain.Call {
 
 // distinct returns the first call of each ID, in order. A provider accepts one answer
 // for each ID.
-func distinct(calls []Call) []Call {
-	var first []Call
+func distinct(calls []ReplyCall) []ReplyCall {
+	var first []ReplyCall
 	seen := map[domain.CallID]bool{}
 	for _, c := range calls {
 		if !seen[c.ID] {

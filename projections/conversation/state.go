@@ -75,7 +75,7 @@ type Reply struct {
 	Event domain.EventID `json:"event"`
 	Text  string         `json:"text,omitempty"`
 	// Calls are in the order in which the model asked for them.
-	Calls []Call `json:"calls,omitempty"`
+	Calls []ReplyCall `json:"calls,omitempty"`
 	// Offer is the offer of the turn that the reply answers.
 	Offer  domain.Offer  `json:"offer"`
 	Finish string        `json:"finish,omitempty"`
@@ -83,10 +83,10 @@ type Reply struct {
 	Model  string        `json:"model,omitempty"`
 }
 
-// A Call is one call of a reply, with its progress and outcome. Message and ID
+// A ReplyCall is one call of a reply, with its progress and outcome. Message and ID
 // together identify it in its session. If a reply has two calls with one ID, both are
 // in the list, and share one start and one settlement.
-type Call struct {
+type ReplyCall struct {
 	domain.Call
 	Message domain.MessageID
 	// Started is the first start of the call, or nil if the stream has none;
@@ -99,9 +99,9 @@ type Call struct {
 	Late int
 }
 
-// callWire is the JSON of a Call. It holds a settlement as its event, and
+// replyCallJSON is the JSON of a ReplyCall. It holds a settlement as its event, and
 // keeps an absent input absent.
-type callWire struct {
+type replyCallJSON struct {
 	ID        domain.CallID       `json:"call"`
 	Name      string              `json:"tool"`
 	Input     json.RawMessage     `json:"input,omitempty"`
@@ -114,8 +114,8 @@ type callWire struct {
 }
 
 // MarshalJSON encodes c for a checkpoint. The form is private to this package.
-func (c Call) MarshalJSON() ([]byte, error) {
-	wire := callWire{
+func (c ReplyCall) MarshalJSON() ([]byte, error) {
+	wire := replyCallJSON{
 		ID: c.ID, Name: c.Name, Input: c.Input, Message: c.Message, Started: c.Started, StartedBy: c.StartedBy, Late: c.Late,
 	}
 	if c.Settlement != nil {
@@ -126,12 +126,12 @@ func (c Call) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON is the inverse of MarshalJSON. It leaves c unchanged after an error.
-func (c *Call) UnmarshalJSON(data []byte) error {
-	var wire callWire
+func (c *ReplyCall) UnmarshalJSON(data []byte) error {
+	var wire replyCallJSON
 	if err := json.Unmarshal(data, &wire); err != nil {
 		return err
 	}
-	*c = Call{
+	*c = ReplyCall{
 		Call:    domain.Call{ID: wire.ID, Name: wire.Name, Input: wire.Input},
 		Message: wire.Message, Started: wire.Started, StartedBy: wire.StartedBy, Late: wire.Late,
 	}
@@ -144,7 +144,7 @@ func (c *Call) UnmarshalJSON(data []byte) error {
 
 // Call returns the first call of a reply with an ID, and whether there is one. The
 // state owns the call; the caller must not change it.
-func (s *State) Call(message domain.MessageID, id domain.CallID) (*Call, bool) {
+func (s *State) Call(message domain.MessageID, id domain.CallID) (*ReplyCall, bool) {
 	reply, ok := s.reply(message)
 	if !ok {
 		return nil, false
@@ -159,8 +159,8 @@ func (s *State) Call(message domain.MessageID, id domain.CallID) (*Call, bool) {
 
 // Open returns the calls without a settlement, in the order of the messages. The
 // state owns them.
-func (s *State) Open() []*Call {
-	var open []*Call
+func (s *State) Open() []*ReplyCall {
+	var open []*ReplyCall
 	for _, m := range s.Messages {
 		for i := range m.calls() {
 			if c := &m.Reply.Calls[i]; c.Settlement == nil {
@@ -172,7 +172,7 @@ func (s *State) Open() []*Call {
 }
 
 // calls returns the calls of a reply, or nil for a prompt.
-func (m Message) calls() []Call {
+func (m Message) calls() []ReplyCall {
 	if m.Reply == nil {
 		return nil
 	}

@@ -11,11 +11,11 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A Consumer is the saved state of a publication: the position that it has reached,
+// A ConsumerState is the saved state of a publication: the position that it has reached,
 // and its dead letters. It is stored as a JSON document that docs/formats.md
 // describes. Target, Topic and Filter are the ones of the job for which it was
 // created.
-type Consumer struct {
+type ConsumerState struct {
 	// Format is the version of the document, consumerFormat.
 	Format int    `json:"format"`
 	Name   string `json:"name"`
@@ -69,7 +69,7 @@ type DeadLetter struct {
 func (p DeadLetter) is(e events.Entry) bool { return p.Event == e.ID && p.Position == e.Position }
 
 // copy returns a copy of c that shares no memory that a run changes.
-func (c Consumer) copy() Consumer {
+func (c ConsumerState) copy() ConsumerState {
 	c.DeadLetters = slices.Clone(c.DeadLetters)
 	if c.LastError != nil {
 		lastError := *c.LastError
@@ -83,12 +83,12 @@ const consumerFormat = 1
 
 // decodeConsumer decodes the document of a consumer. It returns an ErrDamaged if the
 // document is invalid JSON, or belongs to another name or format.
-func decodeConsumer(name string, data []byte) (c Consumer, err error) {
+func decodeConsumer(name string, data []byte) (c ConsumerState, err error) {
 	if err = json.Unmarshal(data, &c); err == nil && (c.Format != consumerFormat || c.Name != name) {
 		err = fmt.Errorf("it is of %q in format %d", c.Name, c.Format)
 	}
 	if err != nil {
-		return Consumer{}, fmt.Errorf("%w: %s: %w", ErrDamaged, name, err)
+		return ConsumerState{}, fmt.Errorf("%w: %s: %w", ErrDamaged, name, err)
 	}
 	return c, nil
 }

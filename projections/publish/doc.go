@@ -7,7 +7,7 @@
 // that arrive later, and [Relay.FollowAll] runs every [JobConfig] of a
 // configuration.
 //
-// The Relay saves a [Consumer] for each job in a [ConsumerStore] next to the
+// The Relay saves a [ConsumerState] for each job in a [ConsumerStore] next to the
 // store: the position that it has reached, and its [DeadLetter] list, the
 // records that the target refused. [Relay.Retry] publishes dead letters again, and
 // [Relay.Lag] counts the records after the position. A [Locker], such as a

@@ -28,12 +28,12 @@ type Routed struct {
 	Message *message.Message
 }
 
-// An Opener opens the target of a job whose consumer has reached a position.
+// A TargetOpener opens the target of a job whose consumer has reached a position.
 // The caller closes the target. Errors name the target, without credentials.
-type Opener func(ctx context.Context, o JobConfig, at events.Position) (Target, error)
+type TargetOpener func(ctx context.Context, o JobConfig, at events.Position) (Target, error)
 
 // of returns the openFunc that opens the target of a job.
-func (open Opener) of(o JobConfig) openFunc {
+func (open TargetOpener) of(o JobConfig) openFunc {
 	return func(ctx context.Context, at events.Position) (Target, error) { return open(ctx, o, at) }
 }
 
@@ -47,7 +47,7 @@ func (open Opener) of(o JobConfig) openFunc {
 // attempt and so on. For a retried error retryIn is the time until the next attempt;
 // for an error that ends the job it is 0. FollowAll also saves the error in the
 // consumer.
-func (d *Relay) FollowAll(ctx context.Context, configs []JobConfig, open Opener, onError func(name string, err error, retryIn time.Duration)) error {
+func (d *Relay) FollowAll(ctx context.Context, configs []JobConfig, open TargetOpener, onError func(name string, err error, retryIn time.Duration)) error {
 	var running sync.WaitGroup
 	for _, o := range configs {
 		running.Go(func() { d.followOne(ctx, o, open, onError) })
@@ -61,7 +61,7 @@ func (d *Relay) FollowAll(ctx context.Context, configs []JobConfig, open Opener,
 
 // followOne runs one job of FollowAll. It returns after an error that ends the job,
 // or when ctx ends. It reports attempts whose number is a power of two.
-func (d *Relay) followOne(ctx context.Context, o JobConfig, open Opener, onError func(name string, err error, retryIn time.Duration)) {
+func (d *Relay) followOne(ctx context.Context, o JobConfig, open TargetOpener, onError func(name string, err error, retryIn time.Duration)) {
 	delays := o.Policy.withDefaults().newBackoff()
 	for attempt := 1; ctx.Err() == nil; attempt++ {
 		begun, err := d.followOpened(ctx, o, open)
@@ -86,7 +86,7 @@ func (d *Relay) followOne(ctx context.Context, o JobConfig, open Opener, onError
 
 // followOpened runs FollowConfigured once. begun is false if a later attempt may
 // succeed, because the target did not open or another process runs the consumer.
-func (d *Relay) followOpened(ctx context.Context, o JobConfig, open Opener) (begun bool, err error) {
+func (d *Relay) followOpened(ctx context.Context, o JobConfig, open TargetOpener) (begun bool, err error) {
 	unopened := false
 	err = d.FollowConfigured(ctx, o, func(ctx context.Context, o JobConfig, at events.Position) (Target, error) {
 		to, err := open(ctx, o, at)

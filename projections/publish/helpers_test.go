@@ -161,7 +161,7 @@ func job(t testing.TB, name string, change ...func(*publish.Job)) publish.Job {
 }
 
 // consumer returns a consumer of a relay, which must exist.
-func consumer(t *testing.T, d *publish.Relay, name string) publish.Consumer {
+func consumer(t *testing.T, d *publish.Relay, name string) publish.ConsumerState {
 	t.Helper()
 	c, err := d.Consumer(t.Context(), name)
 	if err != nil {

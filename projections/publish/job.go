@@ -28,11 +28,11 @@ type Job struct {
 
 	// Failed, if not nil, is called after each attempt that failed, by several
 	// goroutines at once.
-	Failed func(Failure)
+	Failed func(FailedAttempt)
 }
 
-// A Failure is a failed attempt to publish.
-type Failure struct {
+// A FailedAttempt is a failed attempt to publish.
+type FailedAttempt struct {
 	// Position is that of the record, or of the first record of a batch.
 	Position events.Position
 	// Try is the number of the attempt, from 1.
@@ -53,7 +53,7 @@ func (d *Relay) CatchUp(ctx context.Context, job Job, to message.Publisher) erro
 // CatchUpConfigured is CatchUp with a target that open opens. It opens the target
 // after it has locked the consumer, and closes the target before it unlocks the
 // consumer. If the target does not open, it creates no consumer.
-func (d *Relay) CatchUpConfigured(ctx context.Context, o JobConfig, open Opener) error {
+func (d *Relay) CatchUpConfigured(ctx context.Context, o JobConfig, open TargetOpener) error {
 	return d.run(ctx, o.Job, open.of(o), catchUp)
 }
 
@@ -73,18 +73,18 @@ func (d *Relay) Follow(ctx context.Context, job Job, to message.Publisher) error
 
 // FollowConfigured is Follow with a target that open opens. It opens and closes the
 // target as CatchUpConfigured does.
-func (d *Relay) FollowConfigured(ctx context.Context, o JobConfig, open Opener) error {
+func (d *Relay) FollowConfigured(ctx context.Context, o JobConfig, open TargetOpener) error {
 	return d.run(ctx, o.Job, open.of(o), follow)
 }
 
 // catchUp is the feedFunc of CatchUp: it reads the records that the log has now.
-func catchUp(ctx context.Context, r *run, after events.Position) error {
+func catchUp(ctx context.Context, r *relayRun, after events.Position) error {
 	return r.acceptAll(ctx, events.Scan(ctx, r.relay.store, events.Query{Filter: r.job.Filter.storeFilter(), After: after}))
 }
 
 // follow is the feedFunc of Follow: it reads all records and then each new one. It
 // returns an error in every case, as a log without an end does not end.
-func follow(ctx context.Context, r *run, after events.Position) error {
+func follow(ctx context.Context, r *relayRun, after events.Position) error {
 	following := events.Following{Filter: r.job.Filter.storeFilter(), CaughtUp: r.skip}
 	if err := r.acceptAll(ctx, r.relay.store.Follow(ctx, after, following)); err != nil {
 		return err
@@ -94,7 +94,7 @@ func follow(ctx context.Context, r *run, after events.Position) error {
 
 // acceptAll passes each record of a sequence to accept until the sequence ends or
 // either returns an error.
-func (r *run) acceptAll(ctx context.Context, records iter.Seq2[events.Entry, error]) error {
+func (r *relayRun) acceptAll(ctx context.Context, records iter.Seq2[events.Entry, error]) error {
 	for e, err := range records {
 		if err == nil {
 			err = r.accept(ctx, e)
@@ -122,25 +122,25 @@ func (j Job) valid() error {
 // job, and syncs both, because a start of "now" cannot be computed again after a
 // power cut. The index comes first: a name without a consumer is harmless, a consumer
 // without a name would not be listed. The caller holds the lock of the consumer.
-func (d *Relay) createConsumer(ctx context.Context, job Job) (Consumer, error) {
+func (d *Relay) createConsumer(ctx context.Context, job Job) (ConsumerState, error) {
 	at, err := job.Start.position(ctx, d.store)
 	if err != nil {
-		return Consumer{}, fmt.Errorf("find where %s begins: %w", job.Name, err)
+		return ConsumerState{}, fmt.Errorf("find where %s begins: %w", job.Name, err)
 	}
 	if err := d.updateIndex(ctx, func(all []string) []string { return withName(all, job.Name) }); err != nil {
-		return Consumer{}, err
+		return ConsumerState{}, err
 	}
 	now := d.now().UTC().Truncate(time.Microsecond)
-	c := Consumer{Name: job.Name, Target: job.Target, Topic: job.Topic.String(), Filter: job.Filter, Position: at, Begun: now, Saved: now}
+	c := ConsumerState{Name: job.Name, Target: job.Target, Topic: job.Topic.String(), Filter: job.Filter, Position: at, Begun: now, Saved: now}
 	if err := d.save(ctx, c); err != nil {
-		return Consumer{}, err
+		return ConsumerState{}, err
 	}
 	return c, d.consumers.Sync(ctx)
 }
 
 // checkJob returns an ErrDifferentJob that names the difference if c was
 // created for another target, topic or filter.
-func (c Consumer) checkJob(job Job) error {
+func (c ConsumerState) checkJob(job Job) error {
 	switch {
 	case c.Target != job.Target:
 		return fmt.Errorf("%w: %s publishes to %s, not to %s", ErrDifferentJob, c.Name, c.Target, job.Target)

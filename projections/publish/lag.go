@@ -35,7 +35,7 @@ func (l *Lag) add(at time.Time) {
 // Lag counts the records after the position of a consumer that its filter selects,
 // without its dead letters. It costs a scan of that part of the log: of the headers
 // alone, unless the filter selects tools or agents, which are in the records.
-func (d *Relay) Lag(ctx context.Context, c Consumer) (l Lag, err error) {
+func (d *Relay) Lag(ctx context.Context, c ConsumerState) (l Lag, err error) {
 	query := events.Query{Filter: c.Filter.storeFilter(), After: c.Position}
 	if len(c.Filter.Tools)+len(c.Filter.Agents) > 0 {
 		err = d.countMatching(ctx, c.Filter, query, &l)

@@ -137,7 +137,7 @@ func TestConsumersMadeAtOnceAreAllListed(t *testing.T) {
 	}
 	all.Wait()
 	listed, err := l.relay().Consumers(t.Context())
-	if err != nil || len(listed) != many || slices.ContainsFunc(listed, func(c publish.Consumer) bool { return c.Name == "gone" }) {
+	if err != nil || len(listed) != many || slices.ContainsFunc(listed, func(c publish.ConsumerState) bool { return c.Name == "gone" }) {
 		t.Errorf("%d are listed (%v), want the %d that were made", len(listed), err, many)
 	}
 }

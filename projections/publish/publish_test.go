@@ -87,7 +87,7 @@ func TestTheFilterSelectsTheRecordsPublished(t *testing.T) {
 		"all-of-all": {publish.Filter{Kinds: []string{"CallStarted"}, Tools: []string{"bash"}, Agents: []string{"plan"}}, []string{"4"}},
 	} {
 		to, d := &sink{}, l.relay()
-		lag, err := d.Lag(t.Context(), publish.Consumer{Name: name, Filter: c.only})
+		lag, err := d.Lag(t.Context(), publish.ConsumerState{Name: name, Filter: c.only})
 		if first, _ := strconv.Atoi(c.want[0]); err != nil || lag.Records != uint64(len(c.want)) || lag.Behind(start.Add(time.Minute)) != time.Minute-time.Duration(first)*time.Second {
 			t.Errorf("%s: Lag = %+v, %v, want %d records since the first", name, lag, err, len(c.want))
 		}

@@ -53,7 +53,7 @@ type Relay struct {
 	mu  struct {
 		sync.Mutex
 		// running has the run of each consumer that runs on this Relay.
-		running map[string]*run
+		running map[string]*relayRun
 	}
 }
 
@@ -61,7 +61,7 @@ type Relay struct {
 // Lockers that exclude each other. now is the clock, mostly time.Now.
 func NewRelay(store events.Store, consumers ConsumerStore, locks Locker, now func() time.Time) *Relay {
 	d := &Relay{store: store, consumers: consumers, locks: locks, now: now}
-	d.mu.running = map[string]*run{}
+	d.mu.running = map[string]*relayRun{}
 	return d
 }
 
@@ -74,19 +74,19 @@ func documentName(consumer string) string { return indexName + "/" + consumer }
 
 // Consumers returns all consumers, ordered by name. A damaged consumer has its
 // name and, as its last error, the damage.
-func (d *Relay) Consumers(ctx context.Context) ([]Consumer, error) {
+func (d *Relay) Consumers(ctx context.Context) ([]ConsumerState, error) {
 	all, err := d.consumerNames(ctx)
 	if err != nil {
 		return nil, err
 	}
-	consumers := make([]Consumer, 0, len(all))
+	consumers := make([]ConsumerState, 0, len(all))
 	for _, name := range all {
 		c, err := d.Consumer(ctx, name)
 		switch {
 		case errors.Is(err, ErrNoConsumer):
 			continue // forgotten since the index was read
 		case errors.Is(err, ErrDamaged):
-			c = Consumer{Name: name, LastError: &LastError{Text: err.Error()}}
+			c = ConsumerState{Name: name, LastError: &LastError{Text: err.Error()}}
 		case err != nil:
 			return nil, err
 		}
@@ -97,7 +97,7 @@ func (d *Relay) Consumers(ctx context.Context) ([]Consumer, error) {
 
 // Consumer returns a consumer: its current state if it runs on this relay, and
 // otherwise the saved one. It returns an ErrNoConsumer or an ErrDamaged.
-func (d *Relay) Consumer(ctx context.Context, name string) (Consumer, error) {
+func (d *Relay) Consumer(ctx context.Context, name string) (ConsumerState, error) {
 	if r := d.activeRun(name); r != nil {
 		return r.snapshot(), nil
 	}
@@ -105,7 +105,7 @@ func (d *Relay) Consumer(ctx context.Context, name string) (Consumer, error) {
 }
 
 // activeRun returns the run of a consumer on this relay, or nil.
-func (d *Relay) activeRun(name string) *run {
+func (d *Relay) activeRun(name string) *relayRun {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.mu.running[name]
@@ -113,23 +113,23 @@ func (d *Relay) activeRun(name string) *run {
 
 // load returns the saved state of a consumer, an ErrNoConsumer if it was never saved,
 // or an ErrDamaged.
-func (d *Relay) load(ctx context.Context, name string) (Consumer, error) {
+func (d *Relay) load(ctx context.Context, name string) (ConsumerState, error) {
 	if err := ValidName(name); err != nil {
-		return Consumer{}, err
+		return ConsumerState{}, err
 	}
 	data, err := d.consumers.LoadCheckpoint(ctx, documentName(name))
 	switch {
 	case err != nil:
-		return Consumer{}, fmt.Errorf("load consumer %s: %w", name, err)
+		return ConsumerState{}, fmt.Errorf("load consumer %s: %w", name, err)
 	case len(data) == 0:
-		return Consumer{}, fmt.Errorf("%w: %s", ErrNoConsumer, name)
+		return ConsumerState{}, fmt.Errorf("%w: %s", ErrNoConsumer, name)
 	}
 	return decodeConsumer(name, data)
 }
 
 // save writes the state of a consumer without a sync, so that it survives a kill of
 // the process, and not always a power cut. The caller holds the lock of the consumer.
-func (d *Relay) save(ctx context.Context, c Consumer) error {
+func (d *Relay) save(ctx context.Context, c ConsumerState) error {
 	c.Format = consumerFormat
 	data, err := projections.Encode(c)
 	if err == nil {

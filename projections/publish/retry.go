@@ -101,7 +101,7 @@ func (d *Relay) loadRetryRequest(ctx context.Context, name string) (w retryReque
 // first reads the request without the lock, because in most cases it is empty. It
 // saves the consumer before it empties the request: a kill between the two repeats
 // the request and does not lose it.
-func (r *run) takeRetryRequest(ctx context.Context) (err error) {
+func (r *relayRun) takeRetryRequest(ctx context.Context) (err error) {
 	w, err := r.relay.loadRetryRequest(ctx, r.job.Name)
 	if err != nil || !w.All && len(w.Positions) == 0 {
 		return err
@@ -126,7 +126,7 @@ func (r *run) takeRetryRequest(ctx context.Context) (err error) {
 
 // retry marks dead letters of the running consumer and wakes retryLoop. It returns
 // how many it marked.
-func (r *run) retry(positions []events.Position) int {
+func (r *relayRun) retry(positions []events.Position) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := r.mu.consumer.retry(positions)
@@ -137,7 +137,7 @@ func (r *run) retry(positions []events.Position) int {
 
 // retry marks the dead letters at these positions, or all if there are no
 // positions, and returns how many it marked.
-func (c *Consumer) retry(positions []events.Position) (n int) {
+func (c *ConsumerState) retry(positions []events.Position) (n int) {
 	for i, p := range c.DeadLetters {
 		if len(positions) == 0 || slices.Contains(positions, p.Position) {
 			c.DeadLetters[i].Retry = true

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// A run is a publication in progress. Its goroutines:
+// A relayRun is a publication in progress. Its goroutines:
 //
 //   - The feed, on the caller's goroutine, reads the log in order. For each record that
 //     the filter selects, accept waits until the record is durable, acquires slots for
@@ -30,7 +30,7 @@ import (
 // always has room; the position of the consumer is the watermark of the window, and
 // so precedes every unfinished record. The first error of any goroutine ends the run
 // by cancelling its context.
-type run struct {
+type relayRun struct {
 	relay  *Relay
 	job    Job
 	policy Policy
@@ -57,7 +57,7 @@ type run struct {
 	// mu guards the state that workers, loops and callers of the Relay share.
 	mu struct {
 		sync.Mutex
-		consumer Consumer
+		consumer ConsumerState
 		window   ackWindow
 		// unsaved counts the changes of the consumer since it was saved.
 		unsaved int
@@ -85,8 +85,8 @@ const saveAfterAcks = 1000
 
 // newRun returns a run of a consumer that publishes to a target. It starts no
 // goroutine.
-func newRun(d *Relay, job Job, to message.Publisher, c Consumer) *run {
-	r := &run{relay: d, job: job, policy: job.Policy.withDefaults(), to: to, seed: maphash.MakeSeed()}
+func newRun(d *Relay, job Job, to message.Publisher, c ConsumerState) *relayRun {
+	r := &relayRun{relay: d, job: job, policy: job.Policy.withDefaults(), to: to, seed: maphash.MakeSeed()}
 	if borrowed, ok := to.(borrowedTarget); ok {
 		to = borrowed.Target
 	}
@@ -160,7 +160,7 @@ func (d *Relay) run(ctx context.Context, job Job, open openFunc, feed feedFunc) 
 
 // register returns a new run of a consumer and makes it visible to Consumer and
 // Retry.
-func (d *Relay) register(job Job, to Target, c Consumer) *run {
+func (d *Relay) register(job Job, to Target, c ConsumerState) *relayRun {
 	c.Running = true
 	r := newRun(d, job, to, c)
 	d.mu.Lock()
@@ -178,13 +178,13 @@ func (d *Relay) unregister(name string) {
 
 // A feedFunc passes the records after a position to r.accept, until it has passed all
 // or ctx ends.
-type feedFunc func(ctx context.Context, r *run, after events.Position) error
+type feedFunc func(ctx context.Context, r *relayRun, after events.Position) error
 
 // execute runs the goroutines of r and returns when all have ended. It retries the
 // requested dead letters before it reads the log. At the end it closes the queues,
 // waits for the workers, then stops the loops. It always saves the consumer last. It
 // returns the first error of any goroutine, or the cause of parent.
-func (r *run) execute(parent context.Context, feed feedFunc) (err error) {
+func (r *relayRun) execute(parent context.Context, feed feedFunc) (err error) {
 	defer r.relay.unregister(r.job.Name)
 	ctx, stop := context.WithCancelCause(parent)
 	defer stop(nil)
@@ -225,7 +225,7 @@ func (r *run) execute(parent context.Context, feed feedFunc) (err error) {
 }
 
 // snapshot returns a copy of the consumer.
-func (r *run) snapshot() Consumer {
+func (r *relayRun) snapshot() ConsumerState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.mu.consumer.copy()
@@ -234,7 +234,7 @@ func (r *run) snapshot() Consumer {
 // accept puts a record into the queue of its stream, or skips it if the filter does
 // not select it. It blocks until the record is durable and slots are free. It is
 // called in log order by one goroutine.
-func (r *run) accept(ctx context.Context, e events.Entry) error {
+func (r *relayRun) accept(ctx context.Context, e events.Entry) error {
 	p := outgoing{entry: e, attrs: attributesOf(e)}
 	r.agents.add(e, p.attrs.session)
 	var err error
@@ -263,7 +263,7 @@ func (r *run) accept(ctx context.Context, e events.Entry) error {
 // it, a power cut could remove a published record, and the store could assign its
 // position to another. A store without Durable returns records only when they are
 // durable.
-func (r *run) awaitDurable(ctx context.Context, at events.Position) error {
+func (r *relayRun) awaitDurable(ctx context.Context, at events.Position) error {
 	store, ok := r.relay.store.(interface {
 		Durable() events.Position
 		Sync(ctx context.Context) error
@@ -276,7 +276,7 @@ func (r *run) awaitDurable(ctx context.Context, at events.Position) error {
 
 // acquireSlots waits for the slots of a record and acquires them. If ctx ends first
 // it returns its cause; the run then ends, and slots that it holds do not matter.
-func (r *run) acquireSlots(ctx context.Context, p outgoing) error {
+func (r *relayRun) acquireSlots(ctx context.Context, p outgoing) error {
 	if r.recordSlots.Acquire(ctx, 1) != nil || r.byteSlots.Acquire(ctx, r.weight(p)) != nil {
 		return context.Cause(ctx)
 	}
@@ -285,11 +285,11 @@ func (r *run) acquireSlots(ctx context.Context, p outgoing) error {
 
 // weight returns the byte slots that a record occupies: its size, or all of
 // Policy.Bytes if it is larger.
-func (r *run) weight(p outgoing) int64 { return int64(min(p.size(), r.policy.Bytes)) }
+func (r *relayRun) weight(p outgoing) int64 { return int64(min(p.size(), r.policy.Bytes)) }
 
 // skip moves the consumer forward to the position at. It notes in the window that the
 // log has no record to publish between the accepted records and this position.
-func (r *run) skip(at events.Position) {
+func (r *relayRun) skip(at events.Position) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.window.pass(at)
@@ -302,7 +302,7 @@ func (r *run) skip(at events.Position) {
 // ack records that the target acknowledged the records done. It removes them from the
 // window and from the dead letters of the consumer, and moves the position of the
 // consumer to the watermark of the window.
-func (r *run) ack(done []outgoing) {
+func (r *relayRun) ack(done []outgoing) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.consecutive = 0
@@ -319,7 +319,7 @@ func (r *run) ack(done []outgoing) {
 
 // releaseLocked removes a record from the window and frees its slots. A retried dead
 // letter has neither. The caller holds mu.
-func (r *run) releaseLocked(p outgoing) {
+func (r *relayRun) releaseLocked(p outgoing) {
 	if p.slot == nil {
 		return
 	}
@@ -330,7 +330,7 @@ func (r *run) releaseLocked(p outgoing) {
 
 // advanceLocked copies the watermark of the window into the consumer, and wakes
 // saveLoop after saveAfterAcks changes. The caller holds mu.
-func (r *run) advanceLocked() {
+func (r *relayRun) advanceLocked() {
 	r.mu.consumer.Position = r.mu.window.watermark
 	if r.mu.unsaved >= saveAfterAcks {
 		signal(r.saveSoon)
@@ -342,7 +342,7 @@ func (r *run) advanceLocked() {
 // returns an ErrTooManyDeadLetters and leaves the record unfinished, so that the next
 // run begins with it or before it. tries is the number of attempts that count against
 // the record, and err the error of the last attempt.
-func (r *run) deadLetter(p outgoing, tries int, err error) error {
+func (r *relayRun) deadLetter(p outgoing, tries int, err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := &r.mu.consumer
@@ -372,7 +372,7 @@ func (r *run) deadLetter(p outgoing, tries int, err error) error {
 
 // recordErrorLocked sets the last error of the consumer, with the time, and returns
 // it. The caller holds mu.
-func (r *run) recordErrorLocked(err error) LastError {
+func (r *relayRun) recordErrorLocked(err error) LastError {
 	lastError := LastError{Text: truncated(err.Error()), Time: r.relay.now().UTC().Truncate(time.Microsecond)}
 	r.mu.consumer.LastError = &lastError
 	r.mu.unsaved++
@@ -394,7 +394,7 @@ func truncated(text string) string {
 // saveLoop saves the consumer every Policy.SaveInterval and whenever saveSoon
 // signals, until ctx ends. At each interval it also takes the retry requests of other
 // processes. It calls stop with the first error and returns.
-func (r *run) saveLoop(ctx context.Context, stop context.CancelCauseFunc) {
+func (r *relayRun) saveLoop(ctx context.Context, stop context.CancelCauseFunc) {
 	tick := time.NewTicker(r.policy.SaveInterval)
 	defer tick.Stop()
 	for {
@@ -416,7 +416,7 @@ func (r *run) saveLoop(ctx context.Context, stop context.CancelCauseFunc) {
 // save saves the consumer if it has changed since the last save. It holds saveMu
 // throughout, and mu only while it copies the consumer. After an error the changes
 // count as unsaved.
-func (r *run) save(ctx context.Context) error {
+func (r *relayRun) save(ctx context.Context) error {
 	r.saveMu.Lock()
 	defer r.saveMu.Unlock()
 	r.mu.Lock()

@@ -56,7 +56,7 @@ func TestAnUnavailableTargetIsRetried(t *testing.T) {
 		d := publish.NewRelay(store, &memory{}, claims(t, "test"), time.Now)
 		j := job(t, "a", func(j *publish.Job) {
 			j.Policy = publish.Policy{Tries: 1}
-			j.Failed = func(f publish.Failure) { waits = append(waits, f.Wait) }
+			j.Failed = func(f publish.FailedAttempt) { waits = append(waits, f.Wait) }
 		})
 		if err := d.CatchUp(t.Context(), j, to); err != nil {
 			t.Fatal(err)

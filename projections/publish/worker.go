@@ -11,7 +11,7 @@ import (
 
 // runWorker publishes the records of a queue in order, until the queue is closed and
 // empty, or deliver returns an error, such as the cause of ctx.
-func (r *run) runWorker(ctx context.Context, queue <-chan outgoing) error {
+func (r *relayRun) runWorker(ctx context.Context, queue <-chan outgoing) error {
 	// next has the first record of the next batch if fillBatch has received it
 	// already.
 	var next []outgoing
@@ -36,7 +36,7 @@ func (r *run) runWorker(ctx context.Context, queue <-chan outgoing) error {
 // target was busy, so that batches grow with the load and add no delay. Without a
 // Batcher all records of a batch have one topic: a record of another topic ends it,
 // and is returned as the start of the next batch.
-func (r *run) fillBatch(batch []outgoing, queue <-chan outgoing) (filled, next []outgoing) {
+func (r *relayRun) fillBatch(batch []outgoing, queue <-chan outgoing) (filled, next []outgoing) {
 	for len(batch) < r.policy.Batch {
 		select {
 		case p, more := <-queue:
@@ -64,7 +64,7 @@ func (r *run) fillBatch(batch []outgoing, queue <-chan outgoing) (filled, next [
 //     record alone, as only some may be at fault.
 //   - A single record becomes a dead letter after an ErrUnacceptable, or after
 //     Policy.Tries refusals. Until then it is retried with backoff.
-func (r *run) deliver(ctx context.Context, batch []outgoing) error {
+func (r *relayRun) deliver(ctx context.Context, batch []outgoing) error {
 	tries, delays := 0, r.policy.newBackoff()
 	for attempt := 1; ; attempt++ {
 		if err := context.Cause(ctx); err != nil {
@@ -83,11 +83,11 @@ func (r *run) deliver(ctx context.Context, batch []outgoing) error {
 			return r.deliverEach(ctx, batch, err)
 		}
 		if errors.Is(err, ErrUnacceptable) || !absent && tries >= r.policy.Tries {
-			r.reportFailure(Failure{Position: batch[0].entry.Position, Try: attempt, Err: err})
+			r.reportFailure(FailedAttempt{Position: batch[0].entry.Position, Try: attempt, Err: err})
 			return r.deadLetter(batch[0], tries, err)
 		}
 		wait := delays.NextBackOff()
-		r.reportFailure(Failure{Position: batch[0].entry.Position, Try: attempt, Wait: wait, Err: err})
+		r.reportFailure(FailedAttempt{Position: batch[0].entry.Position, Try: attempt, Wait: wait, Err: err})
 		if err := sleep(ctx, wait); err != nil {
 			return err
 		}
@@ -96,8 +96,8 @@ func (r *run) deliver(ctx context.Context, batch []outgoing) error {
 
 // deliverEach publishes the records of a refused batch one by one, in order. The
 // refusal of the batch does not count as a try of any record.
-func (r *run) deliverEach(ctx context.Context, batch []outgoing, err error) error {
-	r.reportFailure(Failure{Position: batch[0].entry.Position, Try: 1, Err: err})
+func (r *relayRun) deliverEach(ctx context.Context, batch []outgoing, err error) error {
+	r.reportFailure(FailedAttempt{Position: batch[0].entry.Position, Try: 1, Err: err})
 	for i := range batch {
 		if err := r.deliver(ctx, batch[i:i+1]); err != nil {
 			return err
@@ -108,7 +108,7 @@ func (r *run) deliverEach(ctx context.Context, batch []outgoing, err error) erro
 
 // reportFailure saves the error of an attempt in the consumer and calls
 // Job.Failed.
-func (r *run) reportFailure(f Failure) {
+func (r *relayRun) reportFailure(f FailedAttempt) {
 	r.mu.Lock()
 	r.recordErrorLocked(f.Err)
 	r.mu.Unlock()
@@ -119,7 +119,7 @@ func (r *run) reportFailure(f Failure) {
 
 // attempt publishes a batch once, without holding a lock. A panic of the target is
 // returned as an error.
-func (r *run) attempt(batch []outgoing) (err error) {
+func (r *relayRun) attempt(batch []outgoing) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("publish to %s: panic: %v", batch[0].topic, p)
@@ -142,7 +142,7 @@ func (r *run) attempt(batch []outgoing) (err error) {
 
 // retryLoop retries dead letters whenever retrySoon signals, until ctx ends. It calls
 // stop with the first error, of the store or of too many dead letters.
-func (r *run) retryLoop(ctx context.Context, stop context.CancelCauseFunc) {
+func (r *relayRun) retryLoop(ctx context.Context, stop context.CancelCauseFunc) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -159,7 +159,7 @@ func (r *run) retryLoop(ctx context.Context, stop context.CancelCauseFunc) {
 // retryDeadLetters publishes the dead letters whose Retry is set, one after the
 // other. An acknowledged one leaves the list, a refused one stays in it with Retry
 // unset.
-func (r *run) retryDeadLetters(ctx context.Context) error {
+func (r *relayRun) retryDeadLetters(ctx context.Context) error {
 	agents := agentCache{store: r.relay.store, agents: map[string]string{}}
 	for _, letter := range r.snapshot().DeadLetters {
 		if !letter.Retry {
@@ -182,7 +182,7 @@ func (r *run) retryDeadLetters(ctx context.Context) error {
 
 // loadRecord reads the record of a dead letter from the store. An events.ErrDamaged
 // means that the store does not have the record at its place.
-func (r *run) loadRecord(ctx context.Context, letter DeadLetter) (outgoing, error) {
+func (r *relayRun) loadRecord(ctx context.Context, letter DeadLetter) (outgoing, error) {
 	for e, err := range r.relay.store.Read(ctx, letter.Stream, letter.Revision-1) {
 		if err != nil {
 			return outgoing{}, err

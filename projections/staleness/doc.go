@@ -3,11 +3,12 @@
 //
 // A turn is one request to a model. It offers a list of tools, each with its
 // registration, and the model may call them later, when another registration of
-// the name is in effect: then the offer is stale. [Judge] returns the [Verdict] on
+// the name is in effect: then the offer is stale. [Compare] returns the [Comparison] of
 // one offered registration: the registration to which its name resolves now,
 // whether that is another one, whether the two definitions agree, and the event
 // since which they differ. A registry calls it before it runs a call. The [State]
-// of the projection judges every recorded [Turn], as of the last event folded.
+// of the projection compares the offer of every recorded turn, a
+// [TurnOffer], as of the last event folded.
 //
 // A registration is identified by its event and its name. A tool that is
 // registered again, even without a change, makes earlier offers stale. A second
@@ -25,7 +26,7 @@
 //   - ChangedBy is the event since which the registration in effect differs from
 //     the offered one. Later events do not change it while the two differ.
 //   - Definitions agree if both fingerprints are known and equal.
-//   - A turn of several events is judged as one.
+//   - The offers of several events of one turn are compared as one offer.
 //
 // # Concurrency
 //

@@ -9,12 +9,12 @@ import (
 
 // A tool that is registered again is stale to earlier turns, even with the same
 // definition.
-func ExampleJudge() {
+func ExampleCompare() {
 	b := newBench()
 	b.register(b.app, "reads a file", "read")
 	offered, _ := b.catalog().Effective(b.layers(), "read")
 	again := b.register(b.app, "reads a file", "read")
-	v := staleness.Judge(b.catalog(), b.layers(), offered.Offered)
+	v := staleness.Compare(b.catalog(), b.layers(), offered.Offered)
 	fmt.Println("stale:", v.Stale)
 	fmt.Println("definitions agree:", v.Agrees)
 	fmt.Println("in effect is what came later:", v.Effective.Registration == domain.RegistrationOf(again.ID))

@@ -42,8 +42,8 @@ func fold(envelopes []events.Envelope) *staleness.State {
 
 // A watch follows one tool that a turn offered.
 type watch struct {
-	turn  staleness.Turn
-	offer staleness.Offer
+	turn  staleness.TurnOffer
+	offer staleness.OfferedTool
 	// changed is the event since which the registration in effect differs from the
 	// offered one, or zero while it is the same.
 	changed domain.EventID
@@ -175,9 +175,9 @@ func (b *bench) turn() domain.TurnID {
 	return e.Turn
 }
 
-// judge returns the verdict on a name that a turn offered, and checks that State.Turn
-// and Judge agree.
-func (b *bench) judge(t *testing.T, turn domain.TurnID, name domain.Name) staleness.Verdict {
+// compare returns the comparison of a name that a turn offered, and checks that State.Turn
+// and Compare agree.
+func (b *bench) compare(t *testing.T, turn domain.TurnID, name domain.Name) staleness.Comparison {
 	t.Helper()
 	judged, _ := fold(b.log.Envelopes()).Turn(turn)
 	if !slices.Equal(judged.Layers, b.layers()) {
@@ -185,29 +185,29 @@ func (b *bench) judge(t *testing.T, turn domain.TurnID, name domain.Name) stalen
 	}
 	for _, o := range judged.Offers {
 		if o.Name == name {
-			if got := staleness.Judge(b.catalog(), b.layers(), o.Offered); got != o.Verdict {
-				t.Errorf("Judge = %+v, and the turn says %+v", got, o.Verdict)
+			if got := staleness.Compare(b.catalog(), b.layers(), o.Offered); got != o.Comparison {
+				t.Errorf("Compare = %+v, and the turn says %+v", got, o.Comparison)
 			}
-			return o.Verdict
+			return o.Comparison
 		}
 	}
 	t.Fatalf("turn %s does not offer %s", turn, name)
-	return staleness.Verdict{}
+	return staleness.Comparison{}
 }
 
-// stale checks that a verdict is stale since an event.
-func stale(t *testing.T, v staleness.Verdict, since events.Envelope) {
+// stale checks that a comparison is stale since an event.
+func stale(t *testing.T, v staleness.Comparison, since events.Envelope) {
 	t.Helper()
 	if !v.Stale || v.ChangedBy != since.ID {
-		t.Errorf("verdict %+v, want stale since %s", v, since.ID)
+		t.Errorf("comparison %+v, want stale since %s", v, since.ID)
 	}
 }
 
-// current checks that a verdict is not stale.
-func current(t *testing.T, v staleness.Verdict) {
+// current checks that a comparison is not stale.
+func current(t *testing.T, v staleness.Comparison) {
 	t.Helper()
 	if v.Stale || !v.ChangedBy.IsZero() {
-		t.Errorf("verdict %+v, want not stale", v)
+		t.Errorf("comparison %+v, want not stale", v)
 	}
 }
 
@@ -218,7 +218,7 @@ func TestUnchangedRegistrationIsCurrent(t *testing.T) {
 	b.register(b.app, "a", "read")
 	turn := b.turn()
 	b.turn()
-	v := b.judge(t, turn, "read")
+	v := b.compare(t, turn, "read")
 	current(t, v)
 	if !v.Agrees {
 		t.Error("a registration does not agree with itself")
@@ -233,12 +233,12 @@ func TestOnlyTheReplacedNameIsStale(t *testing.T) {
 	b.register(b.app, "a", "first", "second")
 	turn := b.turn()
 	again := b.register(b.app, "a", "first")
-	v := b.judge(t, turn, "first")
+	v := b.compare(t, turn, "first")
 	stale(t, v, again)
 	if !v.Agrees || v.Effective.Registration != domain.RegistrationOf(again.ID) {
-		t.Errorf("verdict %+v, want the same definition under another registration", v)
+		t.Errorf("comparison %+v, want the same definition under another registration", v)
 	}
-	current(t, b.judge(t, turn, "second"))
+	current(t, b.compare(t, turn, "second"))
 }
 
 // A later registration with another definition makes the offer stale, and the two do
@@ -249,8 +249,8 @@ func TestAnotherDefinitionDoesNotAgree(t *testing.T) {
 	b.register(b.app, "a", "read")
 	turn := b.turn()
 	again := b.register(b.app, "b", "read")
-	stale(t, b.judge(t, turn, "read"), again)
-	if b.judge(t, turn, "read").Agrees {
+	stale(t, b.compare(t, turn, "read"), again)
+	if b.compare(t, turn, "read").Agrees {
 		t.Error("two definitions agree")
 	}
 }
@@ -262,10 +262,10 @@ func TestRemovedRegistrationIsStale(t *testing.T) {
 	r := b.register(b.loc, "a", "read")
 	turn := b.turn()
 	closing := b.close(b.loc, r)
-	v := b.judge(t, turn, "read")
+	v := b.compare(t, turn, "read")
 	stale(t, v, closing)
 	if !v.Effective.IsZero() || v.Agrees {
-		t.Errorf("verdict %+v, want nothing in effect", v)
+		t.Errorf("comparison %+v, want nothing in effect", v)
 	}
 }
 
@@ -278,8 +278,8 @@ func TestClosedOverlayIsStaleThoughAnotherIsInEffect(t *testing.T) {
 	second := b.register(b.app, "b", "read")
 	turn := b.turn()
 	closing := b.close(b.app, second)
-	stale(t, b.judge(t, turn, "read"), closing)
-	if b.judge(t, turn, "read").Effective.IsZero() {
+	stale(t, b.compare(t, turn, "read"), closing)
+	if b.compare(t, turn, "read").Effective.IsZero() {
 		t.Error("the earlier registration is not in effect")
 	}
 }
@@ -292,10 +292,10 @@ func TestOverlayFromAboveIsStale(t *testing.T) {
 	b.register(b.app, "a", "read")
 	turn := b.turn()
 	hides := b.register(b.loc, "b", "read")
-	stale(t, b.judge(t, turn, "read"), hides)
+	stale(t, b.compare(t, turn, "read"), hides)
 	b.register(b.own, "c", "read")
 	b.close(b.loc, hides)
-	stale(t, b.judge(t, turn, "read"), hides)
+	stale(t, b.compare(t, turn, "read"), hides)
 }
 
 // An offer of a location is stale after its closing even if the application has a
@@ -307,7 +307,7 @@ func TestRemovedOverlayIsStaleThoughTheApplicationHasTheName(t *testing.T) {
 	over := b.register(b.loc, "b", "read")
 	turn := b.turn()
 	closing := b.close(b.loc, over)
-	stale(t, b.judge(t, turn, "read"), closing)
+	stale(t, b.compare(t, turn, "read"), closing)
 }
 
 // An offer that was hidden is current again once it is revealed, and ChangedBy names
@@ -318,11 +318,11 @@ func TestARevealedRegistrationIsCurrentAgain(t *testing.T) {
 	b.register(b.app, "a", "read")
 	turn := b.turn()
 	hides := b.register(b.own, "b", "read")
-	stale(t, b.judge(t, turn, "read"), hides)
+	stale(t, b.compare(t, turn, "read"), hides)
 	b.close(b.own, hides)
-	current(t, b.judge(t, turn, "read"))
+	current(t, b.compare(t, turn, "read"))
 	hides = b.register(b.loc, "c", "read")
-	stale(t, b.judge(t, turn, "read"), hides)
+	stale(t, b.compare(t, turn, "read"), hides)
 }
 
 // Closing a registration that is hidden does not change ChangedBy.
@@ -333,7 +333,7 @@ func TestClosingAHiddenRegistrationChangesNothing(t *testing.T) {
 	turn := b.turn()
 	hides := b.register(b.app, "b", "read")
 	b.close(b.app, offered)
-	stale(t, b.judge(t, turn, "read"), hides)
+	stale(t, b.compare(t, turn, "read"), hides)
 }
 
 // An offer is stale since the closing of its layer.
@@ -343,7 +343,7 @@ func TestClosedLayerMakesItsOffersStale(t *testing.T) {
 	b.register(b.loc, "a", "read")
 	turn := b.turn()
 	closing := b.log.Add(events.LayerStream(b.loc), events.LayerClosed{Layer: b.loc, Reason: events.ProcessLost})
-	stale(t, b.judge(t, turn, "read"), closing)
+	stale(t, b.compare(t, turn, "read"), closing)
 }
 
 // Registrations of the same name in another location, session or process leave an
@@ -358,7 +358,7 @@ func TestOtherLocationsAndSessionsMakeNothingStale(t *testing.T) {
 	b.register(other, "c", "read")
 	elsewhere := b.open(events.LayerOpened{Placement: domain.Application, Process: b.log.Mint.Process()})
 	b.register(elsewhere, "d", "read")
-	current(t, b.judge(t, turn, "read"))
+	current(t, b.compare(t, turn, "read"))
 }
 
 // The layers of a turn are in order of placement and opening, and do not include a
@@ -384,9 +384,9 @@ func TestAnUnregisteredOfferIsStaleSinceNoEvent(t *testing.T) {
 	b := newBench()
 	r := b.register(b.app, "a", "read")
 	ghost := domain.Offered{Name: "read", Registration: domain.RegistrationOf(b.log.Mint.Event()), Layer: b.app}
-	v := staleness.Judge(b.catalog(), b.layers(), ghost)
+	v := staleness.Compare(b.catalog(), b.layers(), ghost)
 	if !v.Stale || !v.ChangedBy.IsZero() || v.Agrees || v.Effective.Registration != domain.RegistrationOf(r.ID) {
-		t.Errorf("verdict %+v", v)
+		t.Errorf("comparison %+v", v)
 	}
 }
 
@@ -410,7 +410,7 @@ func TestATurnInSeveralEventsIsOne(t *testing.T) {
 		t.Fatalf("turns are %+v, want one that offers two tools", turns)
 	}
 	for _, o := range turns[0].Offers {
-		current(t, o.Verdict)
+		current(t, o.Comparison)
 		if o.Agrees {
 			t.Error("definitions that are not known agree")
 		}

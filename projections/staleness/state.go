@@ -10,7 +10,7 @@ import (
 	"github.com/settlement-ledger/ledger/projections/catalog"
 )
 
-// State holds the offer of each turn, and the catalog by which it is judged. Its
+// State holds the offer of each turn, and the catalog that it is compared with. Its
 // methods do not change it. Its JSON is complete.
 type State struct {
 	// data has the content. turns has the index of each turn in data.Turns, and
@@ -57,9 +57,9 @@ func (o offer) key() string {
 	return string(key) + projections.OfferKey(o.Tools)
 }
 
-// A Turn is the offer of one turn, with a verdict on each tool. It merges the events
+// A TurnOffer is the offer of one turn, with each tool compared. It merges the events
 // that record parts of the turn.
-type Turn struct {
+type TurnOffer struct {
 	Session domain.SessionID
 	Turn    domain.TurnID
 	// Event is the first event that materialized the turn.
@@ -72,13 +72,13 @@ type Turn struct {
 	// turn stale.
 	Layers []domain.LayerID
 	// Offers are in the order in which the model saw the tools.
-	Offers []Offer
+	Offers []OfferedTool
 }
 
-// An Offer is a registration that a turn offered, with its verdict.
-type Offer struct {
+// An OfferedTool is a registration that a turn offered, with the comparison.
+type OfferedTool struct {
 	domain.Offered
-	Verdict
+	Comparison
 }
 
 // Projection returns the projection that folds the whole log into a State.
@@ -155,7 +155,7 @@ func (s *State) intern(o offer) int {
 }
 
 // layers returns the layers from which a turn of a session was taken, in rising
-// precedence, as [Turn.Layers] documents. It first collects the layers of the tools
+// precedence, as [TurnOffer.Layers] documents. It first collects the layers of the tools
 // with their processes and locations, and then adds the open layers of these
 // processes that the session could see.
 func (s *State) layers(session domain.SessionID, tools []domain.Offered) []domain.LayerID {
@@ -163,7 +163,7 @@ func (s *State) layers(session domain.SessionID, tools []domain.Offered) []domai
 	if location := s.data.Locations[session]; location != "" {
 		t.locations[location] = true
 	}
-	var layers []catalog.Layer
+	var layers []catalog.LayerHistory
 	for _, tool := range tools {
 		if l, ok := s.data.Catalog.Brief(tool.Layer); ok && t.add(l) {
 			layers = append(layers, l)
@@ -193,7 +193,7 @@ type turnScope struct {
 }
 
 // add adds the layer of an offered tool, and reports whether it is new.
-func (t *turnScope) add(l catalog.Layer) bool {
+func (t *turnScope) add(l catalog.LayerHistory) bool {
 	if t.own[l.ID] {
 		return false
 	}
@@ -210,7 +210,7 @@ func (t *turnScope) add(l catalog.Layer) bool {
 
 // holds reports whether an open layer of one of the processes belongs to the turn: it
 // has application placement, or is a layer of a known location, or of the session.
-func (t *turnScope) holds(l catalog.Layer) bool {
+func (t *turnScope) holds(l catalog.LayerHistory) bool {
 	switch l.Placement {
 	case domain.Application:
 		return true
@@ -224,8 +224,8 @@ func (t *turnScope) holds(l catalog.Layer) bool {
 
 // byPlacement returns the IDs of layers, sorted by placement and then by
 // opening.
-func byPlacement(layers []catalog.Layer) []domain.LayerID {
-	slices.SortStableFunc(layers, func(a, b catalog.Layer) int {
+func byPlacement(layers []catalog.LayerHistory) []domain.LayerID {
+	slices.SortStableFunc(layers, func(a, b catalog.LayerHistory) int {
 		if a.Placement != b.Placement {
 			return int(a.Placement) - int(b.Placement)
 		}
@@ -240,34 +240,34 @@ func byPlacement(layers []catalog.Layer) []domain.LayerID {
 
 // Turn returns a turn with the verdicts as of the last folded event. It returns false
 // if the turn is unknown.
-func (s *State) Turn(id domain.TurnID) (Turn, bool) {
+func (s *State) Turn(id domain.TurnID) (TurnOffer, bool) {
 	i, ok := s.turns[id]
 	if !ok {
-		return Turn{}, false
+		return TurnOffer{}, false
 	}
-	return s.judged(s.data.Turns[i]), true
+	return s.compared(s.data.Turns[i]), true
 }
 
 // Turns returns the turns of a session in log order, with the verdicts as of the last
 // folded event. It looks at every turn of the log.
-func (s *State) Turns(session domain.SessionID) []Turn {
-	var turns []Turn
+func (s *State) Turns(session domain.SessionID) []TurnOffer {
+	var turns []TurnOffer
 	for _, t := range s.data.Turns {
 		if t.Session == session {
-			turns = append(turns, s.judged(t))
+			turns = append(turns, s.compared(t))
 		}
 	}
 	return turns
 }
 
-// judged returns a turn with the verdict on each of its tools.
-func (s *State) judged(t turn) Turn {
+// compared returns a turn with each of its tools compared.
+func (s *State) compared(t turn) TurnOffer {
 	made := s.data.Offers[t.Offer]
-	judged := Turn{Session: t.Session, Turn: t.Turn, Event: t.Event, Layers: slices.Clone(made.Layers)}
+	compared := TurnOffer{Session: t.Session, Turn: t.Turn, Event: t.Event, Layers: slices.Clone(made.Layers)}
 	for _, offered := range made.Tools {
-		judged.Offers = append(judged.Offers, Offer{offered, Judge(s.data.Catalog, made.Layers, offered)})
+		compared.Offers = append(compared.Offers, OfferedTool{offered, Compare(s.data.Catalog, made.Layers, offered)})
 	}
-	return judged
+	return compared
 }
 
 // MarshalJSON encodes s for a checkpoint.

@@ -56,7 +56,7 @@ func (s *Subject) put(ctx context.Context, w *world, do func(context.Context, sa
 }
 
 // turn registers echo as the tool and begins a turn whose reply asks for calls.
-func (s *Subject) turn(ctx context.Context, w *world, calls ...domain.Call) (*Turn, error) {
+func (s *Subject) turn(ctx context.Context, w *world, calls ...domain.Call) (*OfferedTurn, error) {
 	if _, err := s.put(ctx, w, echo); err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (s *Subject) turn(ctx context.Context, w *world, calls ...domain.Call) (*Tu
 
 // asking begins a turn whose reply asks for calls, and sets them in the journal unless a
 // saboteur replaced it.
-func (s *Subject) asking(ctx context.Context, calls ...domain.Call) (*Turn, error) {
+func (s *Subject) asking(ctx context.Context, calls ...domain.Call) (*OfferedTurn, error) {
 	t, err := s.Materialize(ctx, calls...)
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (s *Subject) asking(ctx context.Context, calls ...domain.Call) (*Turn, erro
 
 // settled registers echo as the tool, begins a turn whose reply asks for the call c, and
 // settles c.
-func (s *Subject) settled(ctx context.Context, w *world, c domain.Call) (*Turn, domain.Settlement, error) {
+func (s *Subject) settled(ctx context.Context, w *world, c domain.Call) (*OfferedTurn, domain.Settlement, error) {
 	t, err := s.turn(ctx, w, c)
 	if err != nil {
 		return nil, domain.Settlement{}, err

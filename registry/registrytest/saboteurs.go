@@ -18,7 +18,7 @@ import (
 // runTwice settles each call twice, under two call IDs. It breaks "single executor".
 func runTwice(s *Subject) {
 	settle := s.Settle
-	s.Settle = func(ctx context.Context, t *Turn, c domain.Call) (domain.Settlement, error) {
+	s.Settle = func(ctx context.Context, t *OfferedTurn, c domain.Call) (domain.Settlement, error) {
 		again := c
 		again.ID += "'"
 		_, err := settle(ctx, t, again)
@@ -31,7 +31,7 @@ func runTwice(s *Subject) {
 // boundary".
 func mendInputs(s *Subject) {
 	settle := s.Settle
-	s.Settle = func(ctx context.Context, t *Turn, c domain.Call) (domain.Settlement, error) {
+	s.Settle = func(ctx context.Context, t *OfferedTurn, c domain.Call) (domain.Settlement, error) {
 		var in saying
 		if json.Unmarshal(c.Input, &in) != nil {
 			c.Input = json.RawMessage(`{"text":"something"}`)
@@ -43,7 +43,7 @@ func mendInputs(s *Subject) {
 // otherAgent settles calls in the name of another agent. It breaks "durable identity".
 func otherAgent(s *Subject) {
 	settle := s.Settle
-	s.Settle = func(ctx context.Context, t *Turn, c domain.Call) (domain.Settlement, error) {
+	s.Settle = func(ctx context.Context, t *OfferedTurn, c domain.Call) (domain.Settlement, error) {
 		other := *t
 		other.Invocation.Agent = "another"
 		return settle(ctx, &other, c)
@@ -76,7 +76,7 @@ func closeCancels(s *Subject) {
 			return shut(ctx)
 		}, err
 	}
-	s.Settle = func(ctx context.Context, t *Turn, c domain.Call) (domain.Settlement, error) {
+	s.Settle = func(ctx context.Context, t *OfferedTurn, c domain.Call) (domain.Settlement, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		mu.Lock()
@@ -90,7 +90,7 @@ func closeCancels(s *Subject) {
 // breaks "stale rejection".
 func offerAfresh(s *Subject) {
 	settle := s.Settle
-	s.Settle = func(ctx context.Context, t *Turn, c domain.Call) (domain.Settlement, error) {
+	s.Settle = func(ctx context.Context, t *OfferedTurn, c domain.Call) (domain.Settlement, error) {
 		now, err := s.Materialize(ctx)
 		if err != nil {
 			return domain.Settlement{}, err
@@ -204,7 +204,7 @@ func anotherTurn(s *Subject) {
 // pure".
 func readOtherwise(s *Subject) {
 	settle := s.Settle
-	s.Settle = func(ctx context.Context, t *Turn, c domain.Call) (domain.Settlement, error) {
+	s.Settle = func(ctx context.Context, t *OfferedTurn, c domain.Call) (domain.Settlement, error) {
 		end, err := settle(ctx, t, c)
 		end.Content = append(domain.Contents{domain.Text("today: ")}, end.Content...)
 		return end, err

@@ -28,9 +28,9 @@ type Subject struct {
 	// closes the scope.
 	Register func(ctx context.Context, name string, t domain.Tool) (func(context.Context) error, error)
 	// Materialize begins a turn and records its offer and a reply that asks for calls.
-	Materialize func(ctx context.Context, calls ...domain.Call) (*Turn, error)
+	Materialize func(ctx context.Context, calls ...domain.Call) (*OfferedTurn, error)
 	// Settle settles a call of the reply of t. Several goroutines may settle one call at once.
-	Settle func(ctx context.Context, t *Turn, call domain.Call) (domain.Settlement, error)
+	Settle func(ctx context.Context, t *OfferedTurn, call domain.Call) (domain.Settlement, error)
 	// Journal records the starts and the ends of calls.
 	Journal registry.Journal
 	// Outputs stores the outputs that exceed the limits.
@@ -42,8 +42,8 @@ type Subject struct {
 	faults  faults
 }
 
-// A Turn has the offer and the identity of one turn of the session.
-type Turn struct {
+// An OfferedTurn has the offer and the identity of one turn of the session.
+type OfferedTurn struct {
 	Materialization *registry.Materialization
 	Invocation      domain.Invocation // of each call of the turn; the registry sets its call ID
 }
@@ -77,10 +77,10 @@ func Open(ctx context.Context, limits registry.Limits) (*Subject, error) {
 		scope := place.Scope()
 		return scope.Close, scope.Register(ctx, registry.Tools{name: t})
 	}
-	s.Materialize = func(ctx context.Context, calls ...domain.Call) (*Turn, error) {
+	s.Materialize = func(ctx context.Context, calls ...domain.Call) (*OfferedTurn, error) {
 		return s.materialize(ctx, r, w, calls)
 	}
-	s.Settle = func(ctx context.Context, t *Turn, call domain.Call) (domain.Settlement, error) {
+	s.Settle = func(ctx context.Context, t *OfferedTurn, call domain.Call) (domain.Settlement, error) {
 		return t.Materialization.Settle(ctx, s.Journal, t.Invocation, call)
 	}
 	return s, nil
@@ -99,7 +99,7 @@ func (o outputsOf) Confirm(ctx context.Context, id domain.EventID) error {
 }
 
 // materialize materializes r for a new turn and appends the turn and its reply with w.
-func (s *Subject) materialize(ctx context.Context, r *registry.Registry, w *events.Writer, calls []domain.Call) (*Turn, error) {
+func (s *Subject) materialize(ctx context.Context, r *registry.Registry, w *events.Writer, calls []domain.Call) (*OfferedTurn, error) {
 	mint := s.ledger.Mint()
 	turn, message := mint.Turn(), mint.Message()
 	m, err := r.Materialize(ctx, registry.TurnSpec{ID: turn})
@@ -109,7 +109,7 @@ func (s *Subject) materialize(ctx context.Context, r *registry.Registry, w *even
 	_, err = w.Append(ctx,
 		s.ledger.Draft(events.TurnMaterialized{Turn: turn, Message: message, Agent: "build", Tools: m.Offer().Tools}, domain.EventID{}),
 		s.ledger.Draft(events.ReplyReceived{Turn: turn, Message: message, Calls: calls}, domain.EventID{}))
-	return &Turn{m, domain.Invocation{Session: s.session, Agent: "build", Message: message}}, err
+	return &OfferedTurn{m, domain.Invocation{Session: s.session, Agent: "build", Message: message}}, err
 }
 
 // Log returns all events of the log in the order of their positions.

@@ -57,9 +57,9 @@ func (d *Doctor) examineStore(ctx context.Context, e *Report, at stores.Address,
 		}
 	}
 	// The checks below do not depend on each other.
-	rest := []step{{"disk", d.examineDisk}, {"records", d.examineRecords}, {"processes", d.examineProcesses}, {"consumers", d.examineConsumers}, {"views", d.examineViews}}
+	rest := []storeCheck{{"disk", d.examineDisk}, {"records", d.examineRecords}, {"processes", d.examineProcesses}, {"consumers", d.examineConsumers}, {"views", d.examineViews}}
 	if write {
-		rest = slices.Insert(rest, 0, step{"writing", d.examineWriting})
+		rest = slices.Insert(rest, 0, storeCheck{"writing", d.examineWriting})
 	}
 	for _, part := range rest {
 		if err := part.examine(ctx, e, s); err != nil {
@@ -137,8 +137,8 @@ func (d *Doctor) examineRecords(ctx context.Context, e *Report, s *stores.Store)
 	return nil
 }
 
-// A step is one check of an open store.
-type step struct {
+// A storeCheck is one check of an open store.
+type storeCheck struct {
 	// check is the name of the check, for an error of examine.
 	check   string
 	examine func(context.Context, *Report, *stores.Store) error

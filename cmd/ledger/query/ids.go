@@ -202,12 +202,12 @@ func callsInMessage(s *calls.State, id string) (found []calls.Call) {
 
 // turnCandidates returns the turns of sessions, grouped by session and in the order of the log
 // within each. A turn also has the ID of its event as a name.
-func turnCandidates(s *staleness.State, sessions []calls.Session) []candidate[staleness.Turn] {
-	var all []candidate[staleness.Turn]
+func turnCandidates(s *staleness.State, sessions []calls.Session) []candidate[staleness.TurnOffer] {
+	var all []candidate[staleness.TurnOffer]
 	for _, session := range sessions {
 		for _, t := range s.Turns(session.ID) {
 			description := fmt.Sprintf("session %s  %d tools", t.Session, len(t.Offers))
-			all = append(all, candidate[staleness.Turn]{t, []string{t.Turn.String(), t.Event.String()}, description})
+			all = append(all, candidate[staleness.TurnOffer]{t, []string{t.Turn.String(), t.Event.String()}, description})
 		}
 	}
 	return all
@@ -232,7 +232,7 @@ func Session(s *calls.State, id string) (calls.Session, error) {
 
 // Turn returns the turn that an ID identifies among those of sessions. @last is the last
 // turn of the last session.
-func Turn(s *staleness.State, sessions []calls.Session, id string) (staleness.Turn, error) {
+func Turn(s *staleness.State, sessions []calls.Session, id string) (staleness.TurnOffer, error) {
 	return pick("turn", id, turnCandidates(s, sessions))
 }
 

@@ -3,7 +3,7 @@
 // A [Printer] has the two output streams, the environment and the clock of one run of the
 // command. It writes in a [Format]: a [Table] or a page of fields for people, or
 // JSON for programs. [Rows] writes a list and [Printer.Object] one object; both take a
-// function that prints the form for people. [Progress] is a progress bar on the
+// function that prints the form for people. [ProgressBar] is a progress bar on the
 // standard error.
 //
 // # Promises
@@ -16,7 +16,7 @@
 //   - Colours obey --color, NO_COLOR, FORCE_COLOR and TERM.
 //   - Times for people are local, or UTC with --utc, and [Printer.ParseTime] reads the
 //     same zone.
-//   - Progress appears only if the standard error is a terminal.
+//   - A progress bar appears only if the standard error is a terminal.
 //
 // # Concurrency
 //

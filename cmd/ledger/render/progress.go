@@ -8,11 +8,11 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// A Progress is a progress bar on one line of the standard error: the current part, a
+// A ProgressBar is a progress bar on one line of the standard error: the current part, a
 // bar, the amount done, the rate and the estimated time left. It writes only if the
 // standard error is a terminal. One goroutine uses it, and calls End. The library
 // redraws the line five times a second on a goroutine of its own, which End joins.
-type Progress struct {
+type ProgressBar struct {
 	// lines draws the line. It is nil if the standard error is no terminal, or after
 	// End.
 	lines *mpb.Progress
@@ -37,8 +37,8 @@ const barWidth = 24
 
 // Progress returns a progress bar on the standard error, which appears at the first Show. The
 // caller calls End.
-func (p *Printer) Progress() *Progress {
-	shown := &Progress{}
+func (p *Printer) Progress() *ProgressBar {
+	shown := &ProgressBar{}
 	if p.ErrTerminal && p.ErrFile != nil {
 		shown.lines = mpb.New(mpb.WithOutput(p.ErrFile), mpb.WithWidth(barWidth), mpb.WithRefreshRate(200*time.Millisecond))
 	}
@@ -48,7 +48,7 @@ func (p *Printer) Progress() *Progress {
 // Show updates the progress of a part, and begins its bar if part is a new name. The bar shows
 // done of total, in any measure; the text and the rate show amount in the unit u. Show ignores
 // a call with the total 0.
-func (p *Progress) Show(part string, u unit, amount int64, done, total uint64) {
+func (p *ProgressBar) Show(part string, u unit, amount int64, done, total uint64) {
 	if p.lines == nil || total == 0 {
 		return
 	}
@@ -64,7 +64,7 @@ func (p *Progress) Show(part string, u unit, amount int64, done, total uint64) {
 // begin adds the bar of a part of which the amount done is finished already, for
 // example by an earlier run. The rate and the estimated time count only the progress
 // after begin.
-func (p *Progress) begin(part string, u unit, amount int64, done, total uint64) {
+func (p *ProgressBar) begin(part string, u unit, amount int64, done, total uint64) {
 	p.part, p.from, p.done = part, done, &atomic.Int64{}
 	begun, counted := time.Now(), p.done
 	told := decor.Any(func(decor.Statistics) string {
@@ -77,13 +77,13 @@ func (p *Progress) begin(part string, u unit, amount int64, done, total uint64) 
 }
 
 // Bytes updates the progress of a part whose amount and measure are bytes.
-func (p *Progress) Bytes(part string, done, total int64) {
+func (p *ProgressBar) Bytes(part string, done, total int64) {
 	p.Show(part, Bytes, done, uint64(done), uint64(total))
 }
 
 // Check updates the progress of integrity.Check, which counts bytes in the part "files" and
 // records in its other parts.
-func (p *Progress) Check(part string, done, total int64) {
+func (p *ProgressBar) Check(part string, done, total int64) {
 	u := unit(Records)
 	if part == "files" {
 		u = Bytes
@@ -92,7 +92,7 @@ func (p *Progress) Check(part string, done, total int64) {
 }
 
 // drop removes the bar of the current part.
-func (p *Progress) drop() {
+func (p *ProgressBar) drop() {
 	if p.bar != nil {
 		p.bar.Abort(true)
 		p.bar.Wait()
@@ -101,7 +101,7 @@ func (p *Progress) drop() {
 }
 
 // End removes the line. A later Show has no effect.
-func (p *Progress) End() {
+func (p *ProgressBar) End() {
 	if p.lines != nil {
 		p.drop()
 		p.lines.Wait()

@@ -28,7 +28,7 @@ type Config struct {
 	Options
 	Version string              // of this program
 	Jobs    []publish.JobConfig // published while the process serves; may be empty
-	Targets publish.Opener      // opens the target of a job
+	Targets publish.TargetOpener      // opens the target of a job
 	// Recover settles the calls and closes the layers that dead processes left open
 	// in a store, and returns what it changed as arguments of slog. It does not
 	// close the store.
@@ -171,7 +171,7 @@ func (s *serverProcess) serveHTTP(l net.Listener) (err error) {
 func (s *serverProcess) publish(ctx context.Context) error {
 	for i := range s.Jobs {
 		name := s.Jobs[i].Name
-		s.Jobs[i].Failed = func(f publish.Failure) {
+		s.Jobs[i].Failed = func(f publish.FailedAttempt) {
 			s.log.Warn("not published", "consumer", name, "position", f.Position.String(), "try", f.Try, "again_in", f.Wait, "error", f.Err)
 		}
 	}

@@ -28,7 +28,7 @@ type copier struct {
 	from, to *stores.Store   // open until Run returns
 	totals   Totals          // the result so far
 	end      events.Position // end of from when the copy began; later records are not copied
-	progress *render.Progress
+	progress *render.ProgressBar
 	bytes    struct{ done, total int64 } // of the outputs, for the progress display
 }
 

@@ -113,7 +113,7 @@ func Run(ctx context.Context, p *render.Printer, s *stores.Store, opts Options) 
 
 // readAll reads the log from its beginning, checks each record and folds it into the
 // state of the calls.
-func (v *Report) readAll(ctx context.Context, s *stores.Store, p *render.Progress) (*calls.State, error) {
+func (v *Report) readAll(ctx context.Context, s *stores.Store, p *render.ProgressBar) (*calls.State, error) {
 	end, _ := s.Head(ctx) // only for the progress display; reading meets the same error
 	projection := calls.Projection()
 	state := projection.Init()
@@ -211,7 +211,7 @@ func (v *Report) count(state *calls.State) {
 
 // checkOutputs checks every output that a settlement names, and counts the kept
 // outputs that no settlement names.
-func (v *Report) checkOutputs(ctx context.Context, s *stores.Store, named []calls.Retention, p *render.Progress) error {
+func (v *Report) checkOutputs(ctx context.Context, s *stores.Store, named []calls.Retention, p *render.ProgressBar) error {
 	known := map[domain.Ref]bool{}
 	for i, r := range named {
 		known[r.Ref] = true

@@ -42,7 +42,7 @@ type layerRow struct {
 	Closed        *domain.EventID   `json:"closed"`
 	Reason        *string           `json:"reason"`
 	Registrations []registrationRow `json:"registrations"` // oldest first
-	layer         catalog.Layer     // the layer itself, for the table
+	layer         catalog.LayerHistory     // the layer itself, for the table
 }
 
 // A registrationRow is one registration: the tools that one event registered.
@@ -93,7 +93,7 @@ func ShowRegistry(ctx context.Context, out *render.Printer, s *stores.Store, q R
 		q.Location = cmp.Or(q.Location, session.Location)
 	}
 	row := registryRow{Position: render.OrNull(m.Position), Time: render.Timestamp(m.Time), Layers: []layerRow{}}
-	selected := slices.DeleteFunc(state.Layers(), func(l catalog.Layer) bool { return !q.selects(l, session.ID) })
+	selected := slices.DeleteFunc(state.Layers(), func(l catalog.LayerHistory) bool { return !q.selects(l, session.ID) })
 	overlay := q.overlay(selected)
 	for _, l := range selected {
 		row.Layers = append(row.Layers, newLayerRow(state, l, overlay, q.Closed))
@@ -104,7 +104,7 @@ func ShowRegistry(ctx context.Context, out *render.Printer, s *stores.Store, q R
 // selects reports whether q selects l. session is the session of q, or zero. Without a
 // location and a session q selects all layers; with them, the layers that a turn
 // there sees.
-func (q RegistryFilter) selects(l catalog.Layer, session domain.SessionID) bool {
+func (q RegistryFilter) selects(l catalog.LayerHistory, session domain.SessionID) bool {
 	if !l.Closed.IsZero() && !q.Closed {
 		return false
 	}
@@ -119,12 +119,12 @@ func (q RegistryFilter) selects(l catalog.Layer, session domain.SessionID) bool 
 
 // overlay returns the IDs of the layers that hide each other, lowest precedence
 // first. It returns nil for a filter that looks at each layer alone.
-func (q RegistryFilter) overlay(layers []catalog.Layer) []domain.LayerID {
+func (q RegistryFilter) overlay(layers []catalog.LayerHistory) []domain.LayerID {
 	if q.Location == "" && q.Session == "" {
 		return nil
 	}
 	layers = slices.Clone(layers)
-	slices.SortStableFunc(layers, func(a, b catalog.Layer) int { return cmp.Compare(a.Placement, b.Placement) })
+	slices.SortStableFunc(layers, func(a, b catalog.LayerHistory) int { return cmp.Compare(a.Placement, b.Placement) })
 	ids := make([]domain.LayerID, len(layers))
 	for i, l := range layers {
 		ids[i] = l.ID
@@ -134,7 +134,7 @@ func (q RegistryFilter) overlay(layers []catalog.Layer) []domain.LayerID {
 
 // newLayerRow returns the row of a layer. A nil overlay means the layer alone. Closed
 // registrations are included only if all is set.
-func newLayerRow(state *catalog.State, l catalog.Layer, overlay []domain.LayerID, all bool) layerRow {
+func newLayerRow(state *catalog.State, l catalog.LayerHistory, overlay []domain.LayerID, all bool) layerRow {
 	row := layerRow{
 		Layer: l.ID, Placement: l.Placement.String(), Location: render.OrNull(l.Location), Session: render.OrNull(l.Session), Process: render.OrNull(l.Process),
 		Observed: l.Observed, Opened: render.Timestamp(l.Opened), Closed: render.OrNull(l.Closed), Reason: render.OrNull(l.Reason),

@@ -131,8 +131,8 @@ func (d *turnDetail) apply(e events.TurnMaterialized, v events.Envelope, offered
 
 // newTurnTool compares an offered tool with the catalog and finds the event that made
 // it stale.
-func newTurnTool(ctx context.Context, s *stores.Store, state *catalog.State, turn staleness.Turn, o domain.Offered) (turnTool, error) {
-	verdict := staleness.Judge(state, turn.Layers, o)
+func newTurnTool(ctx context.Context, s *stores.Store, state *catalog.State, turn staleness.TurnOffer, o domain.Offered) (turnTool, error) {
+	verdict := staleness.Compare(state, turn.Layers, o)
 	t := turnTool{
 		offeredRow: offeredRow{o.Name, o.Registration, o.Layer, render.OrNull(o.Fingerprint.String())},
 		Stale:      verdict.Stale, Agrees: verdict.Agrees, Effective: newOfferedRow(verdict.Effective),
@@ -238,7 +238,7 @@ func stringOf[T ~string](v *T) string {
 }
 
 // layerText returns the placement and the short ID of a layer.
-func layerText(l catalog.Layer) string {
+func layerText(l catalog.LayerHistory) string {
 	text := l.Placement.String()
 	if l.Location != "" {
 		text += " " + render.Printable(l.Location)

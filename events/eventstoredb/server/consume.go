@@ -60,7 +60,7 @@ func (f filterExpression) GetPrefix() []string { return f.Prefixes }
 // groupStatus converts an error of a group to a gRPC status, and sets the
 // trailers by which clients tell such errors apart: the name of the exception,
 // the source, the group and the reason. It returns nil for nil.
-func groupStatus(ctx context.Context, key groups.Key, err error) error {
+func groupStatus(ctx context.Context, key groups.QualifiedName, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -105,7 +105,7 @@ type groupRequest interface {
 
 // parseKey returns the key of the group that a request names. It returns
 // INVALID_ARGUMENT for an invalid stream or group name.
-func parseKey(o groupRequest) (key groups.Key, err error) {
+func parseKey(o groupRequest) (key groups.QualifiedName, err error) {
 	if o.GetAll() == nil {
 		key.Source, err = parseStream(o.GetStreamIdentifier())
 	}
@@ -188,7 +188,7 @@ func (s *persistentService) Read(to persistent.PersistentSubscriptions_ReadServe
 // entries. The statistics of the group show the caller's address, user and
 // connection name. It returns groups.ErrNotFound, groups.ErrFull, or the reason
 // why the group ended.
-func (s *persistentService) join(ctx context.Context, key groups.Key, capacity int) (*groups.Consumer, error) {
+func (s *persistentService) join(ctx context.Context, key groups.QualifiedName, capacity int) (*groups.Consumer, error) {
 	group, err := s.groups.Group(key)
 	if err != nil {
 		return nil, err
@@ -296,7 +296,7 @@ func setID[K domain.IDKind](id *domain.ID[K], b [16]byte) { *id = domain.IDFromB
 
 // deliveryResponse returns the response with a delivered entry and the number of
 // its earlier deliveries. It resolves a link if the group's settings ask for it.
-func (s *persistentService) deliveryResponse(ctx context.Context, key groups.Key, d groups.Delivery, ids uuidFormat) (*persistent.ReadResp, error) {
+func (s *persistentService) deliveryResponse(ctx context.Context, key groups.QualifiedName, d groups.Delivery, ids uuidFormat) (*persistent.ReadResp, error) {
 	q := readRequest{ids: ids}
 	if d.Kind == linkKind {
 		group, err := s.groups.Group(key)

@@ -25,7 +25,7 @@ func (s *persistentService) Create(ctx context.Context, req *persistent.CreateRe
 		return nil, err
 	}
 	o := req.GetOptions()
-	def := groups.Definition{Key: groups.Key{Name: o.GetGroupName()}}
+	def := groups.GroupConfig{QualifiedName: groups.QualifiedName{Name: o.GetGroupName()}}
 	if err := checkGroupName(def.Name); err != nil {
 		return nil, err
 	}
@@ -39,14 +39,14 @@ func (s *persistentService) Create(ctx context.Context, req *persistent.CreateRe
 		strategy = o.GetSettings().GetNamedConsumerStrategy().String()
 	}
 	if def.Settings, err = parseSettings(o.GetSettings(), strategy); err != nil {
-		return nil, groupStatus(ctx, def.Key, err)
+		return nil, groupStatus(ctx, def.QualifiedName, err)
 	}
 	if def.Start, err = s.start(ctx, def.Source, from); err != nil {
 		return nil, statusOf(err)
 	}
 	def.Settings.Passthrough.StartFrom = from.format(def.Source)
 	if err := s.groups.Create(def); err != nil {
-		return nil, groupStatus(ctx, def.Key, err)
+		return nil, groupStatus(ctx, def.QualifiedName, err)
 	}
 	return &persistent.CreateResp{}, nil
 }
@@ -55,7 +55,7 @@ func (s *persistentService) Create(ctx context.Context, req *persistent.CreateRe
 // group. It sets the source and the filter of def and returns the start point, or
 // INVALID_ARGUMENT. Old clients, and the official Node client, put the stream and
 // the revision into deprecated fields.
-func parseCreateSource(o *persistent.CreateReq_Options, def *groups.Definition) (from startPoint, err error) {
+func parseCreateSource(o *persistent.CreateReq_Options, def *groups.GroupConfig) (from startPoint, err error) {
 	switch option := o.GetStreamOption().(type) {
 	case *persistent.CreateReq_Options_All:
 		switch p := option.All.GetAllOption().(type) {
@@ -240,7 +240,7 @@ func (s *persistentService) Update(ctx context.Context, req *persistent.UpdateRe
 		return nil, err
 	}
 	o := req.GetOptions()
-	key := groups.Key{Name: o.GetGroupName()}
+	key := groups.QualifiedName{Name: o.GetGroupName()}
 	err := checkGroupName(key.Name)
 	if err != nil {
 		return nil, err
@@ -380,7 +380,7 @@ func (s *persistentService) RestartSubsystem(ctx context.Context, _ *shared.Empt
 		return nil, err
 	}
 	if err := s.groups.Restart(s.draining); err != nil {
-		return nil, groupStatus(ctx, groups.Key{}, err)
+		return nil, groupStatus(ctx, groups.QualifiedName{}, err)
 	}
 	return emptyMessage, nil
 }

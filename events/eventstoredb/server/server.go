@@ -66,7 +66,7 @@ const (
 const workers = 64
 
 // New returns a server for a store. It reads the consumer groups from the store's
-// log, unless cfg leaves them out. If the store implements [groups.Checkpoints],
+// log, unless cfg leaves them out. If the store implements [groups.CheckpointStore],
 // as embedded.Store does, New keeps the groups' checkpoints there, and otherwise
 // in memory. ErrNotSafe reports users without TLS; other errors come from the
 // store, a damaged group, or an unknown Config.Anonymous. The caller calls Serve
@@ -81,7 +81,7 @@ func New(store events.Store, cfg Config) (*Server, error) {
 	s := &Server{store: store, cfg: cfg.withDefaults(), ids: newIDIndex(indexBytes), instance: uuid.New()}
 	s.draining, s.drain = context.WithCancelCause(context.Background())
 	var err error
-	checkpoints, _ := store.(groups.Checkpoints)
+	checkpoints, _ := store.(groups.CheckpointStore)
 	if !cfg.WithoutGroups {
 		if s.groups, err = groups.Open(context.Background(), store, groups.Config{Follow: s.follow, CompileFilter: compileFilter, Checkpoints: checkpoints, Now: s.cfg.Now}); err != nil {
 			return nil, fmt.Errorf("new server: %w", err)

@@ -22,9 +22,9 @@ func deadLetterStream(group, topic string) events.Stream {
 	return events.Stream(DeadLetterCategory + "-" + group + "/" + topic)
 }
 
-// A DeadLetter is a message that a group no longer delivers, so that later messages
+// A DeadLetterMessage is a message that a group no longer delivers, so that later messages
 // can follow. The message remains in its topic.
-type DeadLetter struct {
+type DeadLetterMessage struct {
 	// Revision is that of the message in the stream of the topic.
 	Revision events.Revision
 	Event    domain.EventID
@@ -80,7 +80,7 @@ type deadLetterList struct {
 	read events.Revision
 	// open has the dead letters that are not acknowledged, by revision, without their
 	// messages.
-	open map[events.Revision]*DeadLetter
+	open map[events.Revision]*DeadLetterMessage
 	// released has the revisions to redeliver, in the order of their release. Some
 	// may have been acknowledged or refused since; first skips these.
 	released []events.Revision
@@ -133,9 +133,9 @@ func (l *deadLetterList) take(e events.Entry) error {
 // earlier dead letter, with Released unset.
 func (l *deadLetterList) add(d deadLettered, at time.Time) {
 	if l.open == nil {
-		l.open = map[events.Revision]*DeadLetter{}
+		l.open = map[events.Revision]*DeadLetterMessage{}
 	}
-	l.open[d.Revision] = &DeadLetter{
+	l.open[d.Revision] = &DeadLetterMessage{
 		Revision: d.Revision, Event: d.Event, UUID: d.UUID, Reason: d.Reason, Refusals: d.Refusals, Unanswered: d.Unanswered, Time: at,
 	}
 }
@@ -259,8 +259,8 @@ func (b *Bus) letters(ctx context.Context, group, topic string) (l deadLetterLis
 // DeadLetters yields the dead letters of a group that are not acknowledged, in
 // the order of the topic. It reads the dead letter stream and each message. An
 // error is yielded last.
-func (b *Bus) DeadLetters(ctx context.Context, group, topic string) iter.Seq2[DeadLetter, error] {
-	return func(yield func(DeadLetter, error) bool) {
+func (b *Bus) DeadLetters(ctx context.Context, group, topic string) iter.Seq2[DeadLetterMessage, error] {
+	return func(yield func(DeadLetterMessage, error) bool) {
 		l, s, err := b.letters(ctx, group, topic)
 		for _, r := range l.revisions() {
 			if err != nil {
@@ -278,7 +278,7 @@ func (b *Bus) DeadLetters(ctx context.Context, group, topic string) iter.Seq2[De
 			}
 		}
 		if err != nil {
-			yield(DeadLetter{}, err)
+			yield(DeadLetterMessage{}, err)
 		}
 	}
 }

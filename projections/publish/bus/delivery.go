@@ -75,7 +75,7 @@ type pending struct {
 
 // A delivery is one copy of a message for a subscription.
 type delivery struct {
-	to *subscription
+	to *outputChannel
 	m  *message.Message
 	// end cancels the context of the message, by which its subscriber sees that the
 	// delivery ended.
@@ -135,7 +135,7 @@ func (g *group) deliver(ctx context.Context, p *pending) error {
 // acknowledgement counts even if ctx ended at the same time.
 func (g *group) awaitEvent(ctx context.Context, p *pending) error {
 	now := time.Now()
-	offered, changed := g.beginOffer(func(all []*subscription) []*subscription {
+	offered, changed := g.beginOffer(func(all []*outputChannel) []*outputChannel {
 		p.prune(all)
 		return p.recipients(all, now)
 	})
@@ -168,7 +168,7 @@ func (g *group) awaitEvent(ctx context.Context, p *pending) error {
 // recipients returns the subscriptions to which the message is offered now: the ones
 // without an open delivery of it, or all if each has one. It returns nil while the
 // latest delivery may still be answered or the backoff lasts.
-func (p *pending) recipients(all []*subscription, now time.Time) (to []*subscription) {
+func (p *pending) recipients(all []*outputChannel, now time.Time) (to []*outputChannel) {
 	if p.latest != nil || now.Before(p.due) {
 		return nil
 	}
@@ -217,7 +217,7 @@ func (p *pending) nack(d *delivery) {
 // prune closes the deliveries of subscriptions that have ended, so that others
 // receive the message at once. It takes acknowledgements first, as a subscriber may
 // acknowledge and end.
-func (p *pending) prune(present []*subscription) {
+func (p *pending) prune(present []*outputChannel) {
 	p.checkAcks()
 	for _, d := range slices.Clone(p.deliveries) {
 		if slices.Contains(present, d.to) {
@@ -248,7 +248,7 @@ func (p *pending) drop(d *delivery) {
 
 // deliveryTo returns a delivery to a subscription, whose context is that of the
 // message. The payload is a copy, as subscribers may change it.
-func (p *pending) deliveryTo(s *subscription, until time.Time) *delivery {
+func (p *pending) deliveryTo(s *outputChannel, until time.Time) *delivery {
 	d := &delivery{to: s, m: p.template.Copy(), until: until}
 	d.m.Payload = slices.Clone(d.m.Payload)
 	ctx, end := context.WithCancel(s.ctx)

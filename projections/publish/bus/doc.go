@@ -13,7 +13,7 @@
 //
 // The subscribers of a group share the messages of a topic, and each group
 // receives all of them, older ones included. The offset of a group, a revision, is
-// the checkpoint bus/GROUP/TOPIC. The [DeadLetter] list of a group is the stream
+// the checkpoint bus/GROUP/TOPIC. The [DeadLetterMessage] list of a group is the stream
 // deadletter-GROUP/TOPIC: which message, why, and its later redelivery. The
 // message itself stays in its topic.
 //
@@ -29,7 +29,7 @@
 //   - A subscriber that does not receive or does not answer blocks no other: a
 //     message goes to any subscription of its group that receives, and after
 //     AckWait to a second one as well. The first acknowledgement counts.
-//   - A message becomes a [DeadLetter] of its group, durably, after the number of
+//   - A message becomes a [DeadLetterMessage] of its group, durably, after the number of
 //     refusals or timeouts that [Redelivery] sets, or if it is damaged. The
 //     next message follows. [Bus.DeadLetters] lists dead letters with their
 //     reasons, and [Bus.Release] redelivers them.

@@ -31,9 +31,9 @@ type group struct {
 	// mu guards the set of subscriptions.
 	mu struct {
 		sync.Mutex
-		subscriptions []*subscription
+		subscriptions []*outputChannel
 		// offered are the subscriptions to which the dispatcher offers a message now.
-		offered []*subscription
+		offered []*outputChannel
 		// withdrawn wakes leave when offered changes.
 		withdrawn *sync.Cond
 		// changed is closed and replaced when subscriptions changes.
@@ -56,8 +56,8 @@ type group struct {
 	current *pending
 }
 
-// A subscription is one channel of messages, which is valid until ctx ends.
-type subscription struct {
+// An outputChannel is the channel of one subscription, which is valid until ctx ends.
+type outputChannel struct {
 	ctx context.Context
 	out chan *message.Message
 }
@@ -85,7 +85,7 @@ func (b *Bus) group(name, topic string, stream events.Stream) *group {
 // it holds the token. It returns the cause of that context, or the error that ended
 // dispatching. The group sends no message to s after serve returns, so the caller may
 // close the channel.
-func (g *group) serve(s *subscription) error {
+func (g *group) serve(s *outputChannel) error {
 	g.join(s)
 	defer g.leave(s)
 	select {
@@ -98,7 +98,7 @@ func (g *group) serve(s *subscription) error {
 }
 
 // join adds a subscription and wakes the dispatcher, which may have a message for it.
-func (g *group) join(s *subscription) {
+func (g *group) join(s *outputChannel) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.mu.subscriptions = append(g.mu.subscriptions, s)
@@ -107,10 +107,10 @@ func (g *group) join(s *subscription) {
 
 // leave removes a subscription and waits until no message is offered to it.
 // The change wakes the dispatcher, which then withdraws the offer.
-func (g *group) leave(s *subscription) {
+func (g *group) leave(s *outputChannel) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.mu.subscriptions = slices.DeleteFunc(g.mu.subscriptions, func(o *subscription) bool { return o == s })
+	g.mu.subscriptions = slices.DeleteFunc(g.mu.subscriptions, func(o *outputChannel) bool { return o == s })
 	g.changedLocked()
 	for slices.Contains(g.mu.offered, s) {
 		g.mu.withdrawn.Wait()
@@ -127,7 +127,7 @@ func (g *group) changedLocked() {
 // beginOffer selects the subscriptions to which the dispatcher offers a message, by
 // calling choose with mu held, and marks them as offered until endOffer. It returns
 // them with a channel that is closed when the subscriptions of the group change.
-func (g *group) beginOffer(choose func([]*subscription) []*subscription) (offered []*subscription, changed <-chan struct{}) {
+func (g *group) beginOffer(choose func([]*outputChannel) []*outputChannel) (offered []*outputChannel, changed <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.mu.offered = choose(g.mu.subscriptions)

@@ -68,7 +68,7 @@ func busWith(store *embedded.Store, kept projections.Checkpoints, r bus.Redelive
 }
 
 // deadLetters returns the dead letters of the group g of the topic t.
-func deadLetters(t *testing.T, b *bus.Bus) (all []bus.DeadLetter) {
+func deadLetters(t *testing.T, b *bus.Bus) (all []bus.DeadLetterMessage) {
 	t.Helper()
 	for d, err := range b.DeadLetters(t.Context(), "g", "t") {
 		if err != nil {

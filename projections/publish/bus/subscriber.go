@@ -57,7 +57,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 		defer close(out)
 		defer end(nil)
 		defer stop()
-		err := s.bus.group(s.group, topic, stream).serve(&subscription{ctx: ctx, out: out})
+		err := s.bus.group(s.group, topic, stream).serve(&outputChannel{ctx: ctx, out: out})
 		if failed := s.bus.config.Failed; ctx.Err() == nil && failed != nil {
 			failed(s.group, topic, err)
 		}

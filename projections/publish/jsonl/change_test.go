@@ -292,7 +292,7 @@ func TestRepeatedRecordsAreWrittenOnce(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "f")
 	f := open(t, path, at(0))
-	many := 13_000 // more than three times the IDs that a File caches in a generation
+	many := 13_000 // more than three times the IDs that a Publisher caches in a generation
 	if os.Getenv("LEDGER_TEST_LONG") != "" {
 		many = 20_000
 	}

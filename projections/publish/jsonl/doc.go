@@ -1,6 +1,6 @@
 // Package jsonl publishes records to a file, one JSON object per line.
 //
-// A [File] is a watermill Publisher. [Open] opens or creates the file of one
+// A [Publisher] is a watermill Publisher. [Open] opens or creates the file of one
 // consumer, and removes a partial line that a power cut left at its end. A line
 // is, without the line breaks shown here,
 //
@@ -27,14 +27,14 @@
 //
 // # Concurrency
 //
-// A File is safe for concurrent use. Its mutex is held during writes and syncs. On
+// A Publisher is safe for concurrent use. Its mutex is held during writes and syncs. On
 // Unix, a file lock excludes other processes. The package starts no goroutine.
 //
 // # Errors
 //
 // [ErrForeign] and [ErrInUse] come from Open. A failed write is a
-// publish.ErrUnavailable: the File truncates the partial write, and the relay
-// retries. A closed File returns [ErrClosed].
+// publish.ErrUnavailable: the Publisher truncates the partial write, and the relay
+// retries. A closed Publisher returns [ErrClosed].
 //
 // Package publish decides which records are published and when. The promises are
 // checked in jsonl_test.go and change_test.go.

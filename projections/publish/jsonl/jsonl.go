@@ -11,7 +11,7 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish"
 )
 
-// The errors of a File. Callers match them with errors.Is.
+// The errors of a Publisher. Callers match them with errors.Is.
 var (
 	// ErrForeign: the file has contents that this package did not write. They are not
 	// changed.
@@ -22,9 +22,9 @@ var (
 	ErrClosed = errors.New("file is closed")
 )
 
-// A File is a message.Publisher that appends to a file. It writes each record once
+// A Publisher is a message.Publisher that appends to a file. It writes each record once
 // and repairs the file before a write if another process changed it.
-type File struct {
+type Publisher struct {
 	path string
 	// at is the position of the consumer when the File was opened. Records after it
 	// may be published again.
@@ -42,12 +42,12 @@ type File struct {
 	}
 }
 
-var _ publish.Batcher = (*File)(nil)
+var _ publish.Batcher = (*Publisher)(nil)
 
 // Open opens or creates the file of a consumer that has reached position at.
-// The folder must exist. The caller closes the File.
-func Open(path string, at events.Position) (*File, error) {
-	f := &File{path: path, at: at}
+// The folder must exist. The caller closes the Publisher.
+func Open(path string, at events.Position) (*Publisher, error) {
+	f := &Publisher{path: path, at: at}
 	if err := f.reopenLocked(); err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func Open(path string, at events.Position) (*File, error) {
 }
 
 // Publish is PublishBatch for messages of one topic.
-func (f *File) Publish(topic string, messages ...*message.Message) error {
+func (f *Publisher) Publish(topic string, messages ...*message.Message) error {
 	batch := make([]publish.Routed, len(messages))
 	for i, m := range messages {
 		batch[i] = publish.Routed{Topic: topic, Message: m}
@@ -68,7 +68,7 @@ func (f *File) Publish(topic string, messages ...*message.Message) error {
 // recreates the file if another process moved or removed it. A failure of the file
 // system is a publish.ErrUnavailable, after which the same batch may be published
 // again. After Close the error is an ErrClosed.
-func (f *File) PublishBatch(batch ...publish.Routed) error {
+func (f *Publisher) PublishBatch(batch ...publish.Routed) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.mu.file == nil {
@@ -97,7 +97,7 @@ func (f *File) PublishBatch(batch ...publish.Routed) error {
 // appendLocked appends the messages that are not in the file, and syncs. After a
 // failed write it removes the partial lines, or leaves dirty set. The caller holds
 // mu.
-func (f *File) appendLocked(batch []publish.Routed) error {
+func (f *Publisher) appendLocked(batch []publish.Routed) error {
 	var b bytes.Buffer
 	for _, r := range batch {
 		if !f.mu.ids.has(r.Message.UUID) {
@@ -123,7 +123,7 @@ func (f *File) appendLocked(batch []publish.Routed) error {
 // restoreLocked brings the file into the state of the last sync. It truncates a write
 // that failed, and reopens the file if another process changed its size, moved or
 // removed it. The caller holds mu.
-func (f *File) restoreLocked() error {
+func (f *Publisher) restoreLocked() error {
 	about, err := f.mu.file.Stat()
 	switch {
 	case err != nil:
@@ -143,7 +143,7 @@ func (f *File) restoreLocked() error {
 // reopenLocked opens the file that has the name now, or creates it, and replaces the
 // one that f has open, whose lock it releases. It locks the new file before it
 // unlocks the old one. The caller holds mu.
-func (f *File) reopenLocked() error {
+func (f *Publisher) reopenLocked() error {
 	next, ids, err := acquire(f.path, f.at, f.mu.file)
 	if err != nil {
 		return err
@@ -156,12 +156,12 @@ func (f *File) reopenLocked() error {
 }
 
 // unavailable wraps an error of the file system as a publish.ErrUnavailable.
-func (f *File) unavailable(err error) error {
+func (f *Publisher) unavailable(err error) error {
 	return fmt.Errorf("publish to %s: %w: %w", f.path, publish.ErrUnavailable, err)
 }
 
 // Close closes and unlocks the file. It may be called again.
-func (f *File) Close() error {
+func (f *Publisher) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.mu.file == nil {

@@ -31,7 +31,7 @@ func record(n int, data string) *message.Message {
 func at(n uint64) events.Position { return events.NewPosition(n, n) }
 
 // open opens a file for a consumer at position p.
-func open(t *testing.T, path string, p events.Position) *jsonl.File {
+func open(t *testing.T, path string, p events.Position) *jsonl.Publisher {
 	t.Helper()
 	f, err := jsonl.Open(path, p)
 	if err != nil {
@@ -42,7 +42,7 @@ func open(t *testing.T, path string, p events.Position) *jsonl.File {
 }
 
 // put publishes the records from one number to another in one call.
-func put(t *testing.T, f *jsonl.File, from, to int) {
+func put(t *testing.T, f *jsonl.Publisher, from, to int) {
 	t.Helper()
 	var all []*message.Message
 	for n := from; n <= to; n++ {

@@ -23,7 +23,7 @@ type Backend struct {
 	// folder.
 	Log         events.Scanner
 	Outputs     remote.BlobStore
-	Checkpoints Checkpoints
+	Checkpoints DurableCheckpoints
 	// Close closes them. Nil: the caller has nothing to close.
 	Close func() error
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // A Client sends requests for checkpoints, backups and outputs to the process at an
-// endpoint. It implements Checkpoints, and is safe for concurrent use. It does not
+// endpoint. It implements DurableCheckpoints, and is safe for concurrent use. It does not
 // repeat a request. The caller of NewClient closes it.
 type Client struct {
 	Endpoint Endpoint

@@ -25,9 +25,9 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 )
 
-// Checkpoints stores checkpoints and can make them durable. Implementations are safe
+// DurableCheckpoints stores checkpoints and can make them durable. Implementations are safe
 // for concurrent use.
-type Checkpoints interface {
+type DurableCheckpoints interface {
 	projections.Checkpoints
 	// Sync returns nil when all data saved before are durable.
 	Sync(ctx context.Context) error
@@ -49,7 +49,7 @@ type HolderConfig struct {
 	// Outputs is the blob store of the folder.
 	Outputs *outputs.Store
 	// Checkpoints are the served checkpoints. Nil: requests for them are not found.
-	Checkpoints Checkpoints
+	Checkpoints DurableCheckpoints
 	// Backup writes a backup into a folder of this machine. Nil: requests for it are
 	// not found.
 	Backup func(ctx context.Context, dir string) (BackupReport, error)

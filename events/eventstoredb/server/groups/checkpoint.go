@@ -10,9 +10,9 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// Checkpoints stores one document under each name. Implementations are safe for
+// CheckpointStore stores one document under each name. Implementations are safe for
 // concurrent use. embedded.Store is one.
-type Checkpoints interface {
+type CheckpointStore interface {
 	// SaveCheckpoint replaces the document under a name. It does not retain
 	// data.
 	SaveCheckpoint(ctx context.Context, name string, data []byte) error
@@ -34,7 +34,7 @@ type groupCheckpoint struct {
 }
 
 // checkpointName returns the name of a group's checkpoint document.
-func (k Key) checkpointName() string { return "group/" + k.String() }
+func (k QualifiedName) checkpointName() string { return "group/" + k.String() }
 
 // loadCheckpoint sets a group's progress from its checkpoint. It ignores a
 // checkpoint that does not parse or belongs to a deleted group with the same key,
@@ -42,7 +42,7 @@ func (k Key) checkpointName() string { return "group/" + k.String() }
 // then continues from its start, or from the last GroupCheckpointed record of an
 // earlier release.
 func (g *Groups) loadCheckpoint(ctx context.Context, k *groupState) error {
-	text, err := g.cfg.Checkpoints.LoadCheckpoint(ctx, k.def.Key.checkpointName())
+	text, err := g.cfg.Checkpoints.LoadCheckpoint(ctx, k.def.QualifiedName.checkpointName())
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func cursorAfter(source events.Stream, h events.Header) Cursor {
 	return Cursor{Revision: h.Revision}
 }
 
-// memoryCheckpoints are Checkpoints in memory. They are lost with the process.
+// memoryCheckpoints is a CheckpointStore in memory. They are lost with the process.
 type memoryCheckpoints struct {
 	mu struct {
 		sync.Mutex
@@ -83,7 +83,7 @@ type memoryCheckpoints struct {
 	}
 }
 
-// SaveCheckpoint implements Checkpoints.
+// SaveCheckpoint implements CheckpointStore.
 func (m *memoryCheckpoints) SaveCheckpoint(_ context.Context, name string, data []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -94,13 +94,13 @@ func (m *memoryCheckpoints) SaveCheckpoint(_ context.Context, name string, data 
 	return nil
 }
 
-// LoadCheckpoint implements Checkpoints.
+// LoadCheckpoint implements CheckpointStore.
 func (m *memoryCheckpoints) LoadCheckpoint(_ context.Context, name string) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.mu.named[name]), nil
 }
 
-// Sync implements Checkpoints. It returns nil at once: documents in memory cannot
+// Sync implements CheckpointStore. It returns nil at once: documents in memory cannot
 // be made durable.
 func (*memoryCheckpoints) Sync(context.Context) error { return nil }

@@ -15,7 +15,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/groups"
 )
 
-// A checkpointStore is Checkpoints whose unsynced documents a kill removes.
+// A checkpointStore is a CheckpointStore whose unsynced documents a kill removes.
 type checkpointStore struct {
 	mu     sync.Mutex
 	saved  map[string][]byte
@@ -104,12 +104,12 @@ var errUncertain = errors.New("the append may have been made")
 // last checkpoint.
 func TestKillLosesNothingSettledBeforeTheCheckpoint(t *testing.T) {
 	in(t, func(b *fixture) {
-		all := groups.Key{Name: "all"}
-		for _, key := range []groups.Key{key, all} {
-			b.create(key, func(d *groups.Definition) { d.Settings.MinCheckpoint = 2 })
+		all := groups.QualifiedName{Name: "all"}
+		for _, key := range []groups.QualifiedName{key, all} {
+			b.create(key, func(d *groups.GroupConfig) { d.Settings.MinCheckpoint = 2 })
 		}
 		b.write("s-1", "A", 5)
-		for _, key := range []groups.Key{key, all} {
+		for _, key := range []groups.QualifiedName{key, all} {
 			c := b.join(b.group(key), 10)
 			d := b.wantDelivered(c, "s-1/1 s-1/2 s-1/3 s-1/4 s-1/5")
 			c.Ack(d[0].ID, d[1].ID, d[3].ID) // 3 is open, so that the checkpoint is after 2
@@ -117,7 +117,7 @@ func TestKillLosesNothingSettledBeforeTheCheckpoint(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		before := length(b)
 		b.kill()
-		for _, key := range []groups.Key{key, all} {
+		for _, key := range []groups.QualifiedName{key, all} {
 			if got := b.group(key).Stats().Saved; got == (groups.Cursor{}) {
 				b.Errorf("%s is said to have saved nothing", key)
 			}
@@ -134,7 +134,7 @@ func TestKillLosesNothingSettledBeforeTheCheckpoint(t *testing.T) {
 func TestCheckpointWaitsForMinCheckpointOrItsTime(t *testing.T) {
 	in(t, func(b *fixture) {
 		b.write("s-1", "A", 3)
-		g := b.create(key, func(d *groups.Definition) { d.Settings.MinCheckpoint = 2 })
+		g := b.create(key, func(d *groups.GroupConfig) { d.Settings.MinCheckpoint = 2 })
 		c := b.join(g, 10)
 		d := b.wantDelivered(c, "s-1/1 s-1/2 s-1/3")
 		c.Ack(d[0].ID)
@@ -160,7 +160,7 @@ func TestCheckpointWaitsForMinCheckpointOrItsTime(t *testing.T) {
 // A group writes at most one checkpoint in minCheckpointInterval.
 func TestCheckpointsAreRateLimited(t *testing.T) {
 	in(t, func(b *fixture) {
-		g := b.create(key, func(d *groups.Definition) { d.Settings.MaxCheckpoint = 1 })
+		g := b.create(key, func(d *groups.GroupConfig) { d.Settings.MaxCheckpoint = 1 })
 		b.write("s-1", "A", 100)
 		c := b.join(g, 1)
 		for i := range 100 {
@@ -221,7 +221,7 @@ func TestCheckpointOfADeletedGroupIsIgnored(t *testing.T) {
 
 // A group ignores its checkpoint if the log has lost records.
 func TestCheckpointAheadOfTheLogIsIgnored(t *testing.T) {
-	for _, key := range []groups.Key{key, {Name: "all"}} {
+	for _, key := range []groups.QualifiedName{key, {Name: "all"}} {
 		t.Run(key.String(), func(t *testing.T) {
 			in(t, func(b *fixture) {
 				b.create(key, nil)
@@ -323,7 +323,7 @@ func TestParkedEntryIsRecordedOnce(t *testing.T) {
 func TestParkedEntryIsRecordedOnceWhereTheCheckpointFails(t *testing.T) {
 	in(t, func(b *fixture) {
 		b.write("s-1", "A", 4)
-		g := b.create(key, func(d *groups.Definition) { d.Settings.MinCheckpoint = 2 })
+		g := b.create(key, func(d *groups.GroupConfig) { d.Settings.MinCheckpoint = 2 })
 		c := b.join(g, 10)
 		d := b.wantDelivered(c, "s-1/1 s-1/2 s-1/3 s-1/4")
 		before := length(b)
@@ -347,11 +347,14 @@ func TestParkedEntryIsRecordedOnceWhereTheCheckpointFails(t *testing.T) {
 func TestCheckpointBoundsAreObeyed(t *testing.T) {
 	in(t, func(b *fixture) {
 		b.write("s-1", "A", 4)
-		none := groups.Key{Source: "s-1", Name: "none"}
-		b.create(none, func(d *groups.Definition) { d.Settings.MinCheckpoint = 0 })
-		three := groups.Key{Source: "s-1", Name: "three"}
-		b.create(three, func(d *groups.Definition) { d.Settings.MaxCheckpoint, d.Settings.CheckpointAfter = 3, time.Hour })
-		saved := func(key groups.Key) events.Revision { synctest.Wait(); return b.group(key).Stats().Saved.Revision }
+		none := groups.QualifiedName{Source: "s-1", Name: "none"}
+		b.create(none, func(d *groups.GroupConfig) { d.Settings.MinCheckpoint = 0 })
+		three := groups.QualifiedName{Source: "s-1", Name: "three"}
+		b.create(three, func(d *groups.GroupConfig) { d.Settings.MaxCheckpoint, d.Settings.CheckpointAfter = 3, time.Hour })
+		saved := func(key groups.QualifiedName) events.Revision {
+			synctest.Wait()
+			return b.group(key).Stats().Saved.Revision
+		}
 		c := b.join(b.group(none), 10)
 		c.Ack(b.wantDelivered(c, "s-1/1 s-1/2 s-1/3 s-1/4")[0].ID)
 		time.Sleep(2 * time.Second)
@@ -377,8 +380,8 @@ func TestCheckpointBoundsAreObeyed(t *testing.T) {
 // Entries that the filter excludes advance the checkpoint.
 func TestFilteredEntriesAdvanceTheCheckpoint(t *testing.T) {
 	in(t, func(b *fixture) {
-		filtered := groups.Key{Name: "filtered"}
-		b.create(filtered, func(d *groups.Definition) { d.Filter = &groups.Filter{ByKind: true, Prefixes: []string{"B"}} })
+		filtered := groups.QualifiedName{Name: "filtered"}
+		b.create(filtered, func(d *groups.GroupConfig) { d.Filter = &groups.Filter{ByKind: true, Prefixes: []string{"B"}} })
 		c := b.join(b.group(filtered), 10)
 		b.write("s-1", "A", 50)
 		b.wantDelivered(c, "")

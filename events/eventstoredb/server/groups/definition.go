@@ -32,15 +32,15 @@ var (
 // names before the first hyphen. Groups never deliver entries of these streams.
 const Category = "subscription"
 
-// A Key identifies a group by its source and its name.
-type Key struct {
+// A QualifiedName identifies a group by its source and its name.
+type QualifiedName struct {
 	Source events.Stream `json:"source,omitempty"` // a stream; empty: all streams
 	Name   string        `json:"name"`
 }
 
 // String returns SOURCE::NAME, with $all for all streams. Distinct keys have
 // distinct strings, since a name does not contain ::.
-func (k Key) String() string {
+func (k QualifiedName) String() string {
 	source := string(k.Source)
 	if source == "" {
 		source = "$all"
@@ -49,7 +49,7 @@ func (k Key) String() string {
 }
 
 // stream returns the name of the stream that records the group.
-func (k Key) stream() events.Stream { return events.Stream(Category + "-" + k.String()) }
+func (k QualifiedName) stream() events.Stream { return events.Stream(Category + "-" + k.String()) }
 
 // A Cursor is a position in a source: a revision of a stream, or a position in
 // the log if the source is all streams. The other field is zero. The entries
@@ -143,10 +143,10 @@ type Filter struct {
 	Regex    string   `json:"regex,omitempty"`
 }
 
-// A Definition is the immutable part of a group, with its current settings. It is
+// A GroupConfig is the immutable part of a group, with its current settings. It is
 // the data of the record that creates the group.
-type Definition struct {
-	Key
+type GroupConfig struct {
+	QualifiedName
 	// Start is the cursor after which the group begins.
 	Start Cursor `json:"start"`
 	// Filter is nil for a group that delivers all entries of its source.
@@ -156,7 +156,7 @@ type Definition struct {
 
 // valid returns an ErrBadGroup with the reason for an invalid definition, and nil
 // for a valid one. It does not compile the filter.
-func (d Definition) valid() error {
+func (d GroupConfig) valid() error {
 	switch {
 	case d.Name == "":
 		return fmt.Errorf("%w: it has no name", ErrBadGroup)

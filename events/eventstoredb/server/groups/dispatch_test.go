@@ -125,7 +125,7 @@ func TestEntriesOfALeavingConsumerKeepTheirOrder(t *testing.T) {
 func TestPinnedConsumerHoldsAtMostItsCapacity(t *testing.T) {
 	in(t, func(b *fixture) {
 		b.write("s-1", "A", 4)
-		c := b.join(b.create(key, func(d *groups.Definition) { d.Settings.Strategy = groups.Pinned }), 2)
+		c := b.join(b.create(key, func(d *groups.GroupConfig) { d.Settings.Strategy = groups.Pinned }), 2)
 		d := b.wantDelivered(c, "s-1/1 s-1/2")
 		c.Ack(d[0].ID, d[1].ID)
 		b.wantDelivered(c, "s-1/3 s-1/4")
@@ -136,7 +136,7 @@ func TestPinnedConsumerHoldsAtMostItsCapacity(t *testing.T) {
 // to one consumer.
 func TestCorrelatedEntriesGoToOneConsumer(t *testing.T) {
 	in(t, func(b *fixture) {
-		g := b.create(groups.Key{Name: "pinned"}, func(d *groups.Definition) {
+		g := b.create(groups.QualifiedName{Name: "pinned"}, func(d *groups.GroupConfig) {
 			d.Settings.Strategy, d.Settings.Buffer = groups.PinnedByCorrelation, 200
 		})
 		consumers := []*groups.Consumer{b.join(g, 100), b.join(g, 100)}

@@ -7,10 +7,10 @@
 // before its timeout, and parks an entry after too many retries. A parked entry
 // is a dead letter: it waits until [Group.Replay] delivers it again.
 //
-// [Groups] are all groups of a store. A group's [Definition] and its parked
+// [Groups] are all groups of a store. A group's [GroupConfig] and its parked
 // entries are recorded in a stream of the store, named
 // subscription-SOURCE::NAME. Groups never deliver entries of such streams. The
-// progress of a group, a [Cursor], is its checkpoint. [Checkpoints] store only
+// progress of a group, a [Cursor], is its checkpoint. A [CheckpointStore] holds only
 // the latest checkpoint of each group.
 //
 // # Promises

@@ -62,7 +62,7 @@ func (m *message) key() entryKey { return entryKey{m.entry.Stream, m.entry.Revis
 // never skips an entry, and a crash only repeats deliveries.
 type Group struct {
 	groups *Groups
-	key    Key
+	key    QualifiedName
 	// created is the ID of the record that created the group. It distinguishes
 	// the checkpoint of a deleted group with the same key.
 	created domain.EventID
@@ -127,7 +127,7 @@ type Group struct {
 // newGroup returns a group with a recorded state. It starts no goroutine. The
 // error is that of Config.CompileFilter.
 func newGroup(g *Groups, k groupState) (*Group, error) {
-	group := &Group{groups: g, key: k.def.Key, created: k.created, wake: make(chan struct{}, 1), stop: make(chan struct{})}
+	group := &Group{groups: g, key: k.def.QualifiedName, created: k.created, wake: make(chan struct{}, 1), stop: make(chan struct{})}
 	group.matches = func(events.Header) bool { return true }
 	if k.def.Filter != nil {
 		var err error
@@ -143,7 +143,7 @@ func newGroup(g *Groups, k groupState) (*Group, error) {
 }
 
 // Key returns the group's key.
-func (g *Group) Key() Key { return g.key }
+func (g *Group) Key() QualifiedName { return g.key }
 
 // length returns the length of the group's stream, which the next append names.
 func (g *Group) length() events.Revision {
@@ -351,7 +351,7 @@ func (g *Group) dispatchLocked() {
 
 // Stats describes the state of a group at one moment.
 type Stats struct {
-	Definition
+	GroupConfig
 	// Ended is why the group ended. Nil: it runs.
 	Ended error
 	// Consumers are in the order in which they joined.
@@ -378,7 +378,7 @@ func (g *Group) Stats() Stats {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := Stats{
-		Definition: g.mu.def, Ended: g.mu.ended, Read: g.mu.read, Saved: g.mu.checkpointed, Total: g.mu.total,
+		GroupConfig: g.mu.def, Ended: g.mu.ended, Read: g.mu.read, Saved: g.mu.checkpointed, Total: g.mu.total,
 		Waiting: len(g.mu.waiting), Parked: len(g.mu.groupState.parked) - len(g.mu.replaying),
 	}
 	for _, m := range g.mu.waiting {

@@ -26,7 +26,7 @@ type Config struct {
 	CompileFilter func(Filter) (func(events.Header) bool, error)
 	// Checkpoints stores the groups' checkpoints. Nil: they are kept in memory,
 	// and after a restart a group delivers all entries since its start again.
-	Checkpoints Checkpoints
+	Checkpoints CheckpointStore
 	// Now returns the time. Nil: time.Now.
 	Now func() time.Time
 }
@@ -41,10 +41,10 @@ type Groups struct {
 	mint  *domain.Mint
 	mu    struct {
 		sync.Mutex
-		byKey map[Key]*Group
+		byKey map[QualifiedName]*Group
 		// ended has the stream lengths of deleted groups, so that a new group
 		// with the same key appends after the old records.
-		ended  map[Key]events.Revision
+		ended  map[QualifiedName]events.Revision
 		closed bool
 	}
 	// changing serializes Create, Update, Delete, Restart and Close. It is locked
@@ -86,20 +86,20 @@ func (g *Groups) load(ctx context.Context) error {
 			return err
 		}
 	}
-	byKey, ended := map[Key]*Group{}, map[Key]events.Revision{}
+	byKey, ended := map[QualifiedName]*Group{}, map[QualifiedName]events.Revision{}
 	for _, k := range all {
 		if !k.exists {
-			ended[k.def.Key] = k.length
+			ended[k.def.QualifiedName] = k.length
 			continue
 		}
 		if err := g.loadCheckpoint(ctx, k); err != nil {
-			return fmt.Errorf("group %s: %w", k.def.Key, err)
+			return fmt.Errorf("group %s: %w", k.def.QualifiedName, err)
 		}
 		group, err := newGroup(g, *k)
 		if err != nil {
-			return fmt.Errorf("group %s: %w", k.def.Key, err)
+			return fmt.Errorf("group %s: %w", k.def.QualifiedName, err)
 		}
-		byKey[k.def.Key] = group
+		byKey[k.def.QualifiedName] = group
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -137,7 +137,7 @@ func (g *Groups) closeAll(forGood bool) bool {
 	g.mu.Lock()
 	open, all := !g.mu.closed, g.mu.byKey
 	g.mu.closed = g.mu.closed || forGood
-	g.mu.byKey = map[Key]*Group{}
+	g.mu.byKey = map[QualifiedName]*Group{}
 	g.mu.Unlock()
 	for _, group := range all {
 		group.close(ErrStopped)
@@ -149,43 +149,43 @@ func (g *Groups) closeAll(forGood bool) bool {
 // key, ErrBadGroup an invalid definition or filter, and ErrStopped that the
 // Groups are closed. If the append fails with an unknown outcome, the group may
 // exist after the next start.
-func (g *Groups) Create(def Definition) error {
+func (g *Groups) Create(def GroupConfig) error {
 	if err := def.valid(); err != nil {
-		return fmt.Errorf("create group %s: %w", def.Key, err)
+		return fmt.Errorf("create group %s: %w", def.QualifiedName, err)
 	}
 	g.changing.Lock()
 	defer g.changing.Unlock()
 	g.mu.Lock()
-	_, exists := g.mu.byKey[def.Key]
-	after, closed := g.mu.ended[def.Key], g.mu.closed
+	_, exists := g.mu.byKey[def.QualifiedName]
+	after, closed := g.mu.ended[def.QualifiedName], g.mu.closed
 	g.mu.Unlock()
 	switch {
 	case closed:
-		return fmt.Errorf("create group %s: %w", def.Key, ErrStopped)
+		return fmt.Errorf("create group %s: %w", def.QualifiedName, ErrStopped)
 	case exists:
-		return fmt.Errorf("create group %s: %w", def.Key, ErrExists)
+		return fmt.Errorf("create group %s: %w", def.QualifiedName, ErrExists)
 	}
 	r, err := g.record(kindCreated, def)
 	if err != nil {
-		return fmt.Errorf("create group %s: %w", def.Key, err)
+		return fmt.Errorf("create group %s: %w", def.QualifiedName, err)
 	}
 	group, err := newGroup(g, groupState{def: def, exists: true, created: r.ID, length: after + 1, done: def.Start})
 	if err == nil {
-		err = g.append(def.Key, after, r)
+		err = g.append(def.QualifiedName, after, r)
 	}
 	if err != nil {
-		return fmt.Errorf("create group %s: %w", def.Key, err)
+		return fmt.Errorf("create group %s: %w", def.QualifiedName, err)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.mu.byKey[def.Key] = group
+	g.mu.byKey[def.QualifiedName] = group
 	return nil
 }
 
 // append appends records to the stream of a group after a length. It has a
 // timeout of its own and not the context of the caller, because a caller that
 // cancels would leave open whether the records were written.
-func (g *Groups) append(key Key, after events.Revision, records ...events.Record) error {
+func (g *Groups) append(key QualifiedName, after events.Revision, records ...events.Record) error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), appendTimeout, ErrStopped)
 	defer cancel()
 	return g.store.Append(ctx, key.stream(), after, records...)
@@ -193,7 +193,7 @@ func (g *Groups) append(key Key, after events.Revision, records ...events.Record
 
 // Update records and applies new settings of a group. Its consumers stay.
 // ErrNotFound reports an unknown group, and ErrBadGroup invalid settings.
-func (g *Groups) Update(key Key, settings Settings) error {
+func (g *Groups) Update(key QualifiedName, settings Settings) error {
 	g.changing.Lock()
 	defer g.changing.Unlock()
 	group, err := g.Group(key)
@@ -213,7 +213,7 @@ func (g *Groups) Update(key Key, settings Settings) error {
 // The list of parked entries is deleted too; the entries themselves stay in their
 // streams. If the deletion cannot be recorded, Delete returns ErrStopped, and the
 // group may exist again after the next start.
-func (g *Groups) Delete(key Key) error {
+func (g *Groups) Delete(key QualifiedName) error {
 	g.changing.Lock()
 	defer g.changing.Unlock()
 	group, err := g.Group(key)
@@ -240,7 +240,7 @@ func (g *Groups) Delete(key Key) error {
 
 // Group returns the group with a key, or ErrNotFound if there is no such group.
 // The group stays valid after it was deleted; its methods then return ErrDeleted.
-func (g *Groups) Group(key Key) (*Group, error) {
+func (g *Groups) Group(key QualifiedName) (*Group, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if group, ok := g.mu.byKey[key]; ok {

@@ -108,11 +108,11 @@ var settings = groups.Settings{
 	MinCheckpoint: 1, MaxCheckpoint: 100, CheckpointAfter: 2 * time.Second,
 }
 
-var key = groups.Key{Source: "s-1", Name: "g"}
+var key = groups.QualifiedName{Source: "s-1", Name: "g"}
 
-func (b *fixture) create(key groups.Key, set func(*groups.Definition)) *groups.Group {
+func (b *fixture) create(key groups.QualifiedName, set func(*groups.GroupConfig)) *groups.Group {
 	b.Helper()
-	def := groups.Definition{Key: key, Settings: settings}
+	def := groups.GroupConfig{QualifiedName: key, Settings: settings}
 	if set != nil {
 		set(&def)
 	}
@@ -122,7 +122,7 @@ func (b *fixture) create(key groups.Key, set func(*groups.Definition)) *groups.G
 	return b.group(key)
 }
 
-func (b *fixture) group(key groups.Key) *groups.Group {
+func (b *fixture) group(key groups.QualifiedName) *groups.Group {
 	b.Helper()
 	g, err := b.all.Group(key)
 	if err != nil {
@@ -331,7 +331,7 @@ func TestStrategyChoosesTheConsumer(t *testing.T) {
 			b.write(events.Stream(fmt.Sprintf("s-%d", i)), "A", 2)
 		}
 		of := func(s groups.Strategy) (got []string) {
-			g := b.create(groups.Key{Name: string(s)}, func(d *groups.Definition) { d.Settings.Strategy = s })
+			g := b.create(groups.QualifiedName{Name: string(s)}, func(d *groups.GroupConfig) { d.Settings.Strategy = s })
 			consumers := []*groups.Consumer{b.join(g, 6), b.join(g, 6)}
 			for _, c := range consumers {
 				_, text := b.delivered(c)
@@ -342,14 +342,14 @@ func TestStrategyChoosesTheConsumer(t *testing.T) {
 		if got := of(groups.DispatchToSingle); got[0] != "s-0/1 s-0/2 s-1/1 s-1/2 s-2/1 s-2/2" || got[1] != "s-3/1 s-3/2" {
 			b.Errorf("%s: %q", groups.DispatchToSingle, got)
 		}
-		g := b.create(groups.Key{Name: "turns"}, nil)
+		g := b.create(groups.QualifiedName{Name: "turns"}, nil)
 		one, two := b.join(g, 6), b.join(g, 6)
 		_, first := b.delivered(one)
 		_, second := b.delivered(two)
 		if n, m := strings.Count(first, " "), strings.Count(second, " "); n+m != 8 || n == 0 || m == 0 {
 			b.Errorf("%s: %q and %q, want 8 shared", groups.RoundRobin, first, second)
 		}
-		pinned := b.create(groups.Key{Name: "pinned"}, func(d *groups.Definition) { d.Settings.Strategy = groups.Pinned })
+		pinned := b.create(groups.QualifiedName{Name: "pinned"}, func(d *groups.GroupConfig) { d.Settings.Strategy = groups.Pinned })
 		to := map[string]int{}
 		for i, c := range []*groups.Consumer{b.join(pinned, 100), b.join(pinned, 100)} {
 			all, _ := b.delivered(c)
@@ -365,7 +365,7 @@ func TestStrategyChoosesTheConsumer(t *testing.T) {
 // same.
 func TestPinnedStreamsStayWithTheirConsumer(t *testing.T) {
 	in(t, func(b *fixture) {
-		g := b.create(groups.Key{Name: "pinned"}, func(d *groups.Definition) {
+		g := b.create(groups.QualifiedName{Name: "pinned"}, func(d *groups.GroupConfig) {
 			d.Settings.Strategy, d.Settings.Buffer = groups.Pinned, 200
 		})
 		consumers := []*groups.Consumer{b.join(g, 100), b.join(g, 100)}
@@ -394,10 +394,10 @@ func TestPinnedStreamsStayWithTheirConsumer(t *testing.T) {
 // entries of groups' streams.
 func TestGroupOfAllSkipsFilteredEntriesAndGroupRecords(t *testing.T) {
 	in(t, func(b *fixture) {
-		everything := groups.Key{Name: "all"}
-		filtered := groups.Key{Name: "filtered"}
+		everything := groups.QualifiedName{Name: "all"}
+		filtered := groups.QualifiedName{Name: "filtered"}
 		b.create(everything, nil)
-		g := b.create(filtered, func(d *groups.Definition) { d.Filter = &groups.Filter{ByKind: true, Prefixes: []string{"B"}} })
+		g := b.create(filtered, func(d *groups.GroupConfig) { d.Filter = &groups.Filter{ByKind: true, Prefixes: []string{"B"}} })
 		b.write("s-1", "A", 2)
 		b.write("s-1", "B", 1)
 		c := b.join(b.group(everything), 10)
@@ -435,7 +435,7 @@ func TestGroupsAreCreatedUpdatedAndDeletedOnce(t *testing.T) {
 		ctx := context.Background()
 		b.write("s-1", "A", 1)
 		g := b.create(key, nil)
-		if err := b.all.Create(groups.Definition{Key: key, Settings: settings}); !errors.Is(err, groups.ErrExists) {
+		if err := b.all.Create(groups.GroupConfig{QualifiedName: key, Settings: settings}); !errors.Is(err, groups.ErrExists) {
 			b.Errorf("Create() again = %v, want ErrExists", err)
 		}
 		one := settings
@@ -477,20 +477,20 @@ func TestGroupsAreCreatedUpdatedAndDeletedOnce(t *testing.T) {
 // Create returns ErrBadGroup for an invalid definition.
 func TestInvalidGroupsAreRefused(t *testing.T) {
 	in(t, func(b *fixture) {
-		for name, spoil := range map[string]func(*groups.Definition){
-			"name":       func(d *groups.Definition) { d.Name = "" },
-			"colons":     func(d *groups.Definition) { d.Name = "a::b" },
-			"a colon":    func(d *groups.Definition) { d.Name = ":b" },
-			"source":     func(d *groups.Definition) { d.Source = "subscription-x" },
-			"filter":     func(d *groups.Definition) { d.Filter = &groups.Filter{Prefixes: []string{"a"}} },
-			"regex":      func(d *groups.Definition) { d.Source, d.Filter = "", &groups.Filter{Regex: "("} },
-			"strategy":   func(d *groups.Definition) { d.Settings.Strategy = "" },
-			"time":       func(d *groups.Definition) { d.Settings.MessageTimeout = -1 },
-			"number":     func(d *groups.Definition) { d.Settings.MaxRetries = -1 },
-			"buffer":     func(d *groups.Definition) { d.Settings.Buffer = 0 },
-			"checkpoint": func(d *groups.Definition) { d.Settings.MaxCheckpoint = 0 },
+		for name, spoil := range map[string]func(*groups.GroupConfig){
+			"name":       func(d *groups.GroupConfig) { d.Name = "" },
+			"colons":     func(d *groups.GroupConfig) { d.Name = "a::b" },
+			"a colon":    func(d *groups.GroupConfig) { d.Name = ":b" },
+			"source":     func(d *groups.GroupConfig) { d.Source = "subscription-x" },
+			"filter":     func(d *groups.GroupConfig) { d.Filter = &groups.Filter{Prefixes: []string{"a"}} },
+			"regex":      func(d *groups.GroupConfig) { d.Source, d.Filter = "", &groups.Filter{Regex: "("} },
+			"strategy":   func(d *groups.GroupConfig) { d.Settings.Strategy = "" },
+			"time":       func(d *groups.GroupConfig) { d.Settings.MessageTimeout = -1 },
+			"number":     func(d *groups.GroupConfig) { d.Settings.MaxRetries = -1 },
+			"buffer":     func(d *groups.GroupConfig) { d.Settings.Buffer = 0 },
+			"checkpoint": func(d *groups.GroupConfig) { d.Settings.MaxCheckpoint = 0 },
 		} {
-			def := groups.Definition{Key: key, Settings: settings}
+			def := groups.GroupConfig{QualifiedName: key, Settings: settings}
 			spoil(&def)
 			if err := b.all.Create(def); !errors.Is(err, groups.ErrBadGroup) {
 				b.Errorf("%s: Create() = %v, want ErrBadGroup", name, err)

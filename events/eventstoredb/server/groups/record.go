@@ -10,7 +10,7 @@ import (
 
 // The kinds of records in a group's stream. All have version 1.
 const (
-	// kindCreated has a Definition as its data. It begins a new group.
+	// kindCreated has a GroupConfig as its data. It begins a new group.
 	kindCreated = "GroupCreated"
 	// kindUpdated has Settings as its data.
 	kindUpdated = "GroupUpdated"
@@ -37,7 +37,7 @@ type ParkedEntry struct {
 // A groupState is the state of a group as its records give it. It is a fold of
 // the group's stream; only done is ahead of that fold, by the checkpoint.
 type groupState struct {
-	def    Definition
+	def    GroupConfig
 	exists bool
 	// created is the ID of the event that created the group.
 	created domain.EventID
@@ -58,7 +58,7 @@ func (k *groupState) apply(e events.Entry) error {
 	var err error
 	switch e.Kind {
 	case kindCreated:
-		def := Definition{}
+		def := GroupConfig{}
 		if err = json.Unmarshal(e.Data, &def); err == nil {
 			*k = groupState{def: def, exists: true, created: e.ID, length: e.Revision, done: def.Start}
 		}

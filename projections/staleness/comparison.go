@@ -5,9 +5,9 @@ import (
 	"github.com/settlement-ledger/ledger/projections/catalog"
 )
 
-// A Verdict compares the registration that a turn offered with the one in
+// A Comparison compares the registration that a turn offered with the one in
 // effect.
-type Verdict struct {
+type Comparison struct {
 	// Effective is the registration in effect, or zero if the name is not in effect.
 	Effective domain.Offered
 	// Stale reports that another registration, or no registration, is in effect.
@@ -21,17 +21,17 @@ type Verdict struct {
 	ChangedBy domain.EventID
 }
 
-// Judge returns the verdict on an offered registration, in layers of rising
+// Compare compares an offered registration with the one in effect in layers of rising
 // precedence. The offer is stale if its registration was closed; if its layer
 // has a later registration of the name, even of the same tool; if a higher
 // layer has the name now; or if it hid another registration and that one is in
 // effect again. Events of other names do not matter.
-func Judge(s *catalog.State, layers []domain.LayerID, offered domain.Offered) Verdict {
-	var verdict Verdict
+func Compare(s *catalog.State, layers []domain.LayerID, offered domain.Offered) Comparison {
+	var c Comparison
 	if e, ok := s.Effective(layers, offered.Name); ok {
-		verdict.Effective = e.Offered
+		c.Effective = e.Offered
 	}
-	verdict.ChangedBy, verdict.Stale = s.Displaced(layers, offered)
-	verdict.Agrees = !offered.Fingerprint.IsZero() && offered.Fingerprint == verdict.Effective.Fingerprint
-	return verdict
+	c.ChangedBy, c.Stale = s.Displaced(layers, offered)
+	c.Agrees = !offered.Fingerprint.IsZero() && offered.Fingerprint == c.Effective.Fingerprint
+	return c
 }
