@@ -13,10 +13,10 @@ import (
 )
 
 // ErrNoResource says that a request has no action or no resources.
-var ErrNoResource = errors.New("an ask for permission names no action or no resource")
+var ErrNoResource = errors.New("the permission request names no action or no resource")
 
 // ErrBadGate says that a Config lacks a required field.
-var ErrBadGate = errors.New("not a gate")
+var ErrBadGate = errors.New("incomplete gate configuration")
 
 // A Config configures a [Gate]. All fields but Approvals and Life are required.
 type Config struct {
@@ -215,7 +215,7 @@ func resolveAnswer(answer Answer, err, cause error) (Decision, error) {
 // that is not ByUser or ByHeadless, and for an invalid scope.
 func (a Answer) decision() (Decision, error) {
 	if a.By != ByUser && a.By != ByHeadless {
-		return Decision{}, fmt.Errorf("%w: nobody decided: %s", ErrInvalidValue, a.By)
+		return Decision{}, fmt.Errorf("%w: answer by %s: only user and headless can answer a request", ErrInvalidValue, a.By)
 	}
 	switch a.Choice {
 	case Once, Always:

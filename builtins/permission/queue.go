@@ -11,7 +11,7 @@ import (
 )
 
 // ErrNotPending says that a Queue has no pending request with that ID.
-var ErrNotPending = errors.New("no such request waits for an answer")
+var ErrNotPending = errors.New("no pending permission request has this ID")
 
 // A Queue is an Approver whose requests wait for Reply. The zero Queue is ready for use.
 type Queue struct {

@@ -12,7 +12,7 @@ import (
 )
 
 // ErrInvalidValue says that a text is not a valid value of its type.
-var ErrInvalidValue = errors.New("not one of the words of a permission")
+var ErrInvalidValue = errors.New("invalid permission value")
 
 // An Ask is a permission request of a tool: an action on resources.
 type Ask struct {

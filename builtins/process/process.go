@@ -26,7 +26,7 @@ const DefaultGrace = 3 * time.Second
 const MarkVariable = "LEDGER_COMMAND"
 
 // ErrBadCommand says that a Command has no program, or a negative or too small limit.
-var ErrBadCommand = errors.New("not a command")
+var ErrBadCommand = errors.New("invalid command")
 
 // A Command is a program to run.
 type Command struct {

@@ -119,7 +119,7 @@ func (h *Handle) openLast(name string) (err error) {
 	}
 	switch {
 	case h.info.Mode()&fs.ModeSymlink != 0:
-		return fmt.Errorf("%w: %s is a symbolic link by now", ErrChanged, name)
+		return fmt.Errorf("%w: %s was replaced by a symbolic link", ErrChanged, name)
 	case h.info.Mode().IsRegular():
 		h.readable, h.readErr = h.reopen(unix.O_RDONLY)
 	}
@@ -135,7 +135,7 @@ func (h *Handle) reopen(flags int) (*os.File, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && !os.SameFile(info, h.info) {
-		err = fmt.Errorf("%w: another file was put in its place", ErrChanged)
+		err = fmt.Errorf("%w: it was replaced by another file", ErrChanged)
 	}
 	if err != nil {
 		f.Close()
@@ -295,7 +295,7 @@ func openAt(dir *os.File, name string, flags int) (*os.File, error) {
 	case err == nil:
 		return os.NewFile(uintptr(fd), name), nil
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.EMLINK), errors.Is(err, unix.ENOTDIR) && isLink(at, name):
-		return nil, fmt.Errorf("%w: %s is a symbolic link by now", ErrChanged, name)
+		return nil, fmt.Errorf("%w: %s was replaced by a symbolic link", ErrChanged, name)
 	case errors.Is(err, unix.ENOTDIR):
 		return nil, fmt.Errorf("%w: %s", ErrNotDirectory, name)
 	}

@@ -110,7 +110,7 @@ func (t *Tree) Open(name string) (*os.File, error) {
 	}
 	now, err := f.Stat()
 	if err == nil && !os.SameFile(info, now) {
-		err = fmt.Errorf("open %s: %w: another file was put in its place", name, ErrChanged)
+		err = fmt.Errorf("open %s: %w: it was replaced by another file", name, ErrChanged)
 	}
 	if err != nil {
 		f.Close()

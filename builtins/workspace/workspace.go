@@ -18,7 +18,7 @@ var (
 	ErrNotDirectory   = errors.New("non_directory_ancestor: a part of the path before the last is not a directory")
 	ErrBadPath        = errors.New("not a path")
 	ErrNotRegular     = errors.New("not a regular file")
-	ErrChanged        = errors.New("the file is not the one that was looked at, or has another content")
+	ErrChanged        = errors.New("the file was replaced or changed since it was opened")
 	ErrTooLarge       = errors.New("the file is too large")
 )
 

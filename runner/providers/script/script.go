@@ -20,7 +20,7 @@ import (
 // The errors of this package. Callers match them with errors.Is.
 var (
 	ErrNotATIF   = errors.New("not a trajectory of ATIF 1.x")
-	ErrExhausted = errors.New("the trajectory is over")
+	ErrExhausted = errors.New("the trajectory has no further reply")
 )
 
 // A Script is a recorded trajectory whose replies are replayed in place of a model.
@@ -247,7 +247,7 @@ func (s *Script) Reply(ctx context.Context, turn runner.Turn) iter.Seq2[runner.P
 			return
 		}
 		if n >= len(s.replies) {
-			yield(nil, fmt.Errorf("speak reply %d of %d: %w", n+1, len(s.replies), ErrExhausted))
+			yield(nil, fmt.Errorf("replay reply %d of %d: %w", n+1, len(s.replies), ErrExhausted))
 			return
 		}
 		r := s.replies[n]
