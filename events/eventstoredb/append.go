@@ -288,8 +288,8 @@ func (a *appendOp) sendOnce(ctx context.Context) (*esdb.WriteResult, error) {
 	}
 }
 
-// inFlightAppends counts the appends of the store that are in progress, by stream.
-// Its mutex guards the counters too.
+// inFlightAppends counts the appends of the store that are in progress, by stream. Its
+// mutex guards the map and the fields of every streamAppends in it.
 type inFlightAppends struct {
 	sync.Mutex
 	streams map[events.Stream]*streamAppends
@@ -300,9 +300,9 @@ type inFlightAppends struct {
 type streamAppends struct {
 	// n is the number of appends in progress.
 	n int
-	// overlapped is set if two appends were in progress at the same time since the
-	// counter was added. It is not reset before n is 0, so it can be true for an append
-	// that did not overlap; that costs a read.
+	// overlapped is set when two appends are in progress at the same time, and stays
+	// set while n is above 0. An append that itself did not overlap may therefore find
+	// it set; it then reads the stream once more than necessary.
 	overlapped bool
 }
 
@@ -324,15 +324,16 @@ func (w *inFlightAppends) add(s events.Stream) *streamAppends {
 	return all
 }
 
-// overlapped reports whether another append to the stream was in progress at the same
-// time.
+// overlapped reports whether two appends to the stream of a counter have been in
+// progress at the same time since add created the counter.
 func (w *inFlightAppends) overlapped(all *streamAppends) bool {
 	w.Lock()
 	defer w.Unlock()
 	return all.overlapped
 }
 
-// remove ends the count of an append that add counted.
+// remove stops counting an append that add counted, and deletes the counter of the
+// stream after its last append.
 func (w *inFlightAppends) remove(s events.Stream, all *streamAppends) {
 	w.Lock()
 	defer w.Unlock()

@@ -25,9 +25,10 @@ const (
 	logLeaderFeaturesFailed = "exception when fetching server features from suggested node %s: %v"
 )
 
-// handleClientLog retires the client, or marks its server version as unchecked,
-// according to the format of a log message. The client calls it on its own
-// goroutines, and waits until it returns.
+// handleClientLog reacts to a log message of client c that has one of the formats
+// above. It retires c after a failed call or a failed move to another leader, and
+// marks the server version of c as unchecked after a successful move. It ignores other
+// messages. The client calls it on its own goroutines, and waits until it returns.
 func (g *connector) handleClientLog(c *sharedClient, format string, args []any) {
 	switch format {
 	case logCallFailed:

@@ -10,8 +10,8 @@ import (
 )
 
 // A Skew is the measured difference between the clock of a node and the clock of this
-// machine. Ahead is positive if the clock of the node is ahead. The true difference
-// is at most Within from it.
+// machine. Ahead is positive if the clock of the node is ahead. The true difference is
+// between Ahead-Within and Ahead+Within.
 type Skew struct{ Ahead, Within time.Duration }
 
 // Skew compares the clocks of the server and this machine by the creation time of an
@@ -58,8 +58,9 @@ func (w *skewBounds) narrow(serverTime time.Time, step time.Duration, sent, rece
 	w.low, w.high = max(w.low, low), min(w.high, high)
 }
 
-// skew returns the middle of the bounds, or nil if there is no sample or the samples
-// contradict each other because a clock was set meanwhile.
+// skew returns the difference in the middle of the bounds, with half of their distance
+// as Within. It returns nil without a sample, and if the samples contradict each
+// other, as they do when a clock was set between them.
 func (w *skewBounds) skew() *Skew {
 	if !w.known || w.high < w.low {
 		return nil

@@ -53,9 +53,10 @@ type connectAttempt struct {
 	err error
 }
 
-// acquire returns a client that counts the calling call and whose handleMu the caller
-// holds. It waits for a search in progress, without a limit of its own, and returns
-// the error of the search, the cause of ctx, or ErrClosed.
+// acquire returns the current client for one call. The client counts the call, and the
+// caller holds handleMu of the client. acquire waits for a search in progress, without
+// a limit of its own. It returns the error of the search, the cause of ctx, or
+// ErrClosed.
 func (g *connector) acquire(ctx context.Context) (*sharedClient, error) {
 	for {
 		c, attempt := g.tryAcquire()
@@ -195,10 +196,10 @@ func (g *connector) close() {
 	}
 }
 
-// A callContext is the context of one call on the connection. It outlives the context
-// of the caller until the call has opened, but for at most cancelDelay. If the
-// context ended while the call opens or sends, the client would read variables that
-// its transport writes at that moment.
+// A callContext is the context of one call on the connection. After the context of the
+// caller has ended, it lasts until the call has opened, but at most for cancelDelay.
+// If it ended earlier, while the client opens the call or sends, the client would read
+// variables that its transport writes at that moment.
 type callContext struct {
 	context.Context
 	// opened reports that the call is open and only receives from now on. It may be
@@ -206,8 +207,8 @@ type callContext struct {
 	opened func()
 }
 
-// cancelDelay bounds the time for which a call outlives its context. It is much
-// longer than sending a message takes, if the server need not answer it.
+// cancelDelay bounds the time for which a call outlives its context. It is much longer
+// than the client takes to send a message if sending does not wait for the server.
 const cancelDelay = 250 * time.Millisecond
 
 // newCallContext returns a callContext that ends after ctx, at the latest cancelDelay
@@ -231,10 +232,11 @@ func newCallContext(ctx context.Context) (callContext, func()) {
 // errNoNode is the error of a call that was not sent because no node was found.
 var errNoNode = errors.New("no node was found")
 
-// call runs do with an acquired client and releases the client when do returns. When
-// ctx ends, call stops waiting for a client at once, and do through its callContext.
-// It returns a panic of the client as ErrBroken, and an error that wraps errNoNode if
-// the call was not sent.
+// call acquires a client, runs do with it, and releases the client when do returns. If
+// ctx ends while call waits for a client, call returns at once. If ctx ends during do,
+// the callContext of do ends, at the latest cancelDelay later. call returns ErrBroken
+// for a panic of the client, and an error that wraps errNoNode if the call was not
+// sent.
 func (g *connector) call(ctx context.Context, do func(callContext, *esdb.Client) error) error {
 	c, err := g.acquire(ctx)
 	if err != nil {

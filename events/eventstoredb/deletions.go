@@ -97,15 +97,17 @@ func (s *Store) Deletions(ctx context.Context) ([]Deletion, error) {
 	return all, nil
 }
 
-// isTombstone reports whether an event deletes its stream for good. Only tombstones
-// have this event number; a client can write the type under another number.
+// isTombstone reports whether an event is a tombstone, which deletes its stream for
+// good. A client can append an event of the same type, but only a tombstone has the
+// largest event number.
 func isTombstone(e *esdb.RecordedEvent) bool {
 	return e.EventType == typeTombstone && e.EventNumber == math.MaxInt64
 }
 
-// recordDeletion updates last, the latest Deletion of each stream, with an event of
-// metadata or a tombstone. It ignores other events, events of streams outside the
-// ledger, and all events after a tombstone.
+// recordDeletion updates last, which has the latest Deletion of each stream, with the
+// event e: an event of a metadata stream, or a tombstone. It ignores other events,
+// events of streams outside the ledger, and every event after the tombstone of a
+// stream.
 func (s *Store) recordDeletion(last map[events.Stream]Deletion, e *esdb.RecordedEvent) {
 	name, ofMetadata := strings.CutPrefix(e.StreamID, systemPrefix+systemPrefix)
 	stream, ours := s.ledgerStream(name)

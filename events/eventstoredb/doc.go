@@ -25,12 +25,14 @@
 //     dead or the cluster has no leader.
 //   - Append repeats an append whose result is unknown until the result is certain or
 //     its context ends. It never adds the records twice.
-//   - A reader yields records of the ledger only, and the server filters them. Events
-//     that other programs wrote into the ledger's streams are yielded unchanged.
-//   - No panic of the client, no credentials and no connection string leave the
-//     package.
-//   - Close ends every connection and goroutine within a second, or within
-//     gossipTimeout if the client is waiting for a server that does not answer.
+//   - A loop yields records of the ledger only. The server filters followers and
+//     forward scans of all streams; the Store filters other loops itself. Events that
+//     other programs wrote into the ledger's streams are yielded unchanged.
+//   - The package recovers the panics of the client in its calls. No error and no log
+//     message contains credentials or a connection string.
+//   - Close ends every connection and goroutine within a second. If the client is
+//     waiting for a server that does not respond, they end within gossipTimeout, a
+//     setting of the connection string.
 //
 // # Concurrency
 //

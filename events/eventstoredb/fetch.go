@@ -78,12 +78,14 @@ func (f *fetch) next(ctx context.Context) serverMessage {
 	}
 }
 
-// consume passes the messages of a fetch to handle until handle returns false or an
-// error, the events end, or an error is permanent. After a retryable error it calls
-// open for another fetch, which must begin behind the last message that handle
-// received; handle must tolerate messages that it has already received. Only a run of
-// failures without any message counts against the retry timeout. consume returns the
-// error of handle unchanged.
+// consume passes the messages of a fetch to handle. It ends when handle returns false
+// or an error, when the events end, or after a permanent error. It returns the error
+// of handle unchanged.
+//
+// After a retryable error consume calls open for another fetch. That fetch must miss
+// no message after the last one that handle received; it may repeat earlier ones,
+// which handle must tolerate. Each message ends a run of failures, and only the
+// failures since the last message count against the retry timeout.
 func (s *Store) consume(ctx context.Context, open func() fetchFunc, handle func(serverMessage) (bool, error)) error {
 	return s.retry(ctx, func(p *retryBackoff) error {
 		f := s.startFetch(ctx, open())
@@ -147,8 +149,9 @@ func (f *fetch) forEach(ctx context.Context, p *retryBackoff, handle func(server
 	}
 }
 
-// readEvents reads up to count events of a stream of the database or, if name is
-// empty, of all streams. Only the start point for that case, stream or all, is used.
+// readEvents reads up to count events, in either direction. A non-empty name selects
+// one stream of the database, which it reads from the point stream. An empty name
+// selects all streams, which it reads from the point all.
 func readEvents(name string, direction esdb.Direction, stream esdb.StreamPosition, all esdb.AllPosition, count uint64) fetchFunc {
 	return func(call callContext, c *esdb.Client, put func(serverMessage) error) (err error) {
 		var r *esdb.ReadStream
@@ -183,9 +186,9 @@ func readEvents(name string, direction esdb.Direction, stream esdb.StreamPositio
 // allEvents is the count of a read without a limit.
 const allEvents = math.MaxInt64
 
-// subscribeAll subscribes to the events of all streams behind a position. It sends no
-// io.EOF: the subscription ends with an error. The server sends a checkpoint after
-// each searchWindow events that the filter excludes.
+// subscribeAll subscribes to the events of all streams behind a position. A
+// subscription has no end: the fetch ends with an error, never with io.EOF. The server
+// sends a checkpoint after each searchWindow events that the filter excludes.
 func subscribeAll(after events.Position, filter *esdb.SubscriptionFilter) fetchFunc {
 	return func(call callContext, c *esdb.Client, put func(serverMessage) error) error {
 		from := esdb.AllPosition(esdb.Start{})
@@ -219,8 +222,8 @@ func subscribeAll(after events.Position, filter *esdb.SubscriptionFilter) fetchF
 // errDropped is the error of a subscription that the server ended.
 var errDropped = errors.New("server ended the subscription")
 
-// droppedError wraps the reason for which a subscription ended in errDropped, which
-// is retryable if its reason is.
+// droppedError wraps err, the reason why a subscription ended, in errDropped. The
+// result is retryable if err is retryable or missing.
 func droppedError(err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return errDropped

@@ -130,8 +130,9 @@ func (v ProbeConfig) checkTLS(ctx context.Context, conn net.Conn, address string
 	return fmt.Errorf("%w: the server closed the connection during the handshake: %w", ErrTLS, err)
 }
 
-// certificateError returns the reason for which a certificate was rejected, with the
-// setting of the connection string that would accept it, if there is one.
+// certificateError returns err, the reason why the certificate of a server was
+// rejected. For an unknown authority or a wrong name it adds the change to the
+// connection string that would make the certificate valid.
 func certificateError(err error) error {
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return fmt.Errorf("no authority that is known here signed it: name the file of its authority with tlsCaFile=FILE: %w", err)

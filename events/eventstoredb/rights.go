@@ -59,8 +59,8 @@ func (s *Store) mayReadAll(ctx context.Context) error {
 	return err
 }
 
-// mayRead returns nil if the user may read the probe stream, and so the streams of
-// the ledger under the same rights.
+// mayRead returns nil if the user may read the probe stream. The user may then also
+// read every stream of the ledger that has the same access rights.
 func (s *Store) mayRead(ctx context.Context) error {
 	err := s.consume(ctx, func() fetchFunc {
 		return readEvents(s.namespace+string(probeStream), esdb.Backwards, esdb.End{}, nil, 1)
@@ -85,9 +85,9 @@ func (s *Store) mayAppend(ctx context.Context, probe events.Record) error {
 	return refusal(err, wrongLength)
 }
 
-// refusal returns nil for a nil error and for an error of the class allowed, with
-// which a server responds to a probe that it permits. It returns any other error,
-// classified if it is permanent.
+// refusal returns nil if err shows that the server permits the probe: err is nil, or
+// of the class allowed. Otherwise it returns err, in the form of classify if it is
+// permanent.
 func refusal(err error, allowed errorClass) error {
 	switch class, classified := classify(err); {
 	case err == nil || class == allowed:
@@ -98,8 +98,8 @@ func refusal(err error, allowed errorClass) error {
 	return err
 }
 
-// forbiddenError wraps a refusal in ErrForbidden and returns any other error, and
-// nil, unchanged.
+// forbiddenError wraps err in ErrForbidden if err is a refusal of the server. It
+// returns every other error, and nil, unchanged.
 func forbiddenError(action string, err error) error {
 	if errors.Is(err, ErrRefused) {
 		return fmt.Errorf("%w: it may not %s: %w", ErrForbidden, action, err)

@@ -34,9 +34,10 @@ func (s *Store) Scan(ctx context.Context, q events.Query) iter.Seq2[events.Entry
 	})
 }
 
-// scanForward yields the entries behind q.After, through q.Through or the current end
-// of the log. It reads a subscription up to there, because the server filters
-// subscriptions only. Records that are appended after its start may be left out.
+// scanForward yields the entries behind q.After, through q.Through or the end of the
+// log at the start of the scan. It uses a subscription, because the server filters
+// subscriptions and not reads, and ends it at that position. It may leave out records
+// that are appended after its start.
 func (s *Store) scanForward(ctx context.Context, q events.Query, yield func(events.Entry) bool) error {
 	end, err := s.lastPosition(ctx)
 	if err != nil {
@@ -178,8 +179,9 @@ func (s *Store) Headers(ctx context.Context, q events.Query) iter.Seq2[events.He
 	}
 }
 
-// Split implements events.Scanner. It returns q as its only part: a server reads on
-// only from the position of an event, and to find one it must read up to it.
+// Split implements events.Scanner. It returns q as its only part. A server begins a
+// read only at the position of an event, and the store could find such a position only
+// by reading the log up to it.
 func (s *Store) Split(ctx context.Context, q events.Query, parts int) ([]events.Query, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err

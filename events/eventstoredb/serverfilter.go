@@ -9,7 +9,8 @@ import (
 )
 
 // searchWindow is the number of excluded records after which the server sends a
-// checkpoint, and thus the most that it filters again after a connection broke.
+// checkpoint. After a broken connection the server therefore filters at most this
+// number of records a second time.
 const searchWindow = 512
 
 // serverFilter returns a filter of the server that passes every record of f, and

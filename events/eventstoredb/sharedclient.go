@@ -63,7 +63,8 @@ func (c *sharedClient) acquire() bool {
 	return true
 }
 
-// release ends the count of a call. The last call closes a retired client.
+// release stops counting a call that acquire counted. After the last call it closes a
+// retired client.
 func (c *sharedClient) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,15 +72,16 @@ func (c *sharedClient) release() {
 	c.closeLocked()
 }
 
-// retire prevents further calls. It waits until no call requests the connection.
+// retire prevents further calls. If a call is requesting the connection of the client,
+// retire waits until the call has the connection or an error.
 func (c *sharedClient) retire() {
 	c.handleMu.Lock()
 	defer c.handleMu.Unlock()
 	c.retireNow()
 }
 
-// retireNow prevents further calls without waiting for a request for the connection.
-// The client's log handler calls it, on which such a request may wait.
+// retireNow is retire without the wait. The log handler of the client uses it, because
+// a request for the connection may itself wait for the log handler to return.
 func (c *sharedClient) retireNow() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,9 +89,9 @@ func (c *sharedClient) retireNow() {
 	c.closeLocked()
 }
 
-// markDead retires a client that has ended by itself and closes it at once, although
-// calls are in progress. Calls that would otherwise block forever panic instead, and
-// recoverPanic returns ErrBroken.
+// markDead retires a client that has ended by itself, and closes it at once, even if
+// calls are in progress. Without the close, those calls would block forever. With it,
+// they panic in the client, and recoverPanic returns ErrBroken.
 func (c *sharedClient) markDead() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,9 +136,9 @@ func (c *sharedClient) checkMovedVersion() error {
 	return checkVersion(*version)
 }
 
-// A handleLock is the exclusive right of one call to request the connection of the
-// client. It makes the unlocking of handleMu idempotent, since either the client's
-// first use of the context or the end of the call releases it.
+// A handleLock is the lock of handleMu that one call has acquired: the exclusive right
+// to request the connection of the client. The client's first use of the context
+// releases it, or else the end of the call does. The second release has no effect.
 type handleLock struct {
 	client   *sharedClient
 	released atomic.Bool
@@ -144,7 +146,8 @@ type handleLock struct {
 	movedAway atomic.Bool
 }
 
-// release unlocks handleMu and reports whether t still held it.
+// release unlocks handleMu. It returns true for the first call, and false if the lock
+// was already released.
 func (t *handleLock) release() bool {
 	if t.released.Swap(true) {
 		return false
@@ -174,9 +177,9 @@ func (e handleContext) Deadline() (time.Time, bool) {
 	return e.Context.Deadline()
 }
 
-// translateError returns the error of a call for the caller, and retires a client
-// that cannot be used again. A call that never got the connection has an error that
-// wraps errNoNode, so its records were not sent; its client has ended.
+// translateError returns the error that the caller of a call receives, and retires a
+// client that cannot be used again. If the call never got the connection, no record
+// was sent: the error wraps errNoNode, and the client is dead.
 func (c *sharedClient) translateError(ctx context.Context, lock *handleLock, err error) error {
 	switch {
 	case err == nil:

@@ -233,7 +233,8 @@ func (s *Store) withStoreLifetime(ctx context.Context) (context.Context, func())
 }
 
 // closeTimeout limits how long Close waits for the goroutines of the store. Only a
-// client that waits for a server runs longer, up to gossipTimeout.
+// client that waits for a server runs longer, up to the setting gossipTimeout of the
+// connection string.
 const closeTimeout = time.Second
 
 // Close ends every append, loop and follower with events.ErrClosed, and closes the

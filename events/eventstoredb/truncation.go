@@ -12,8 +12,8 @@ import (
 // record, because of $maxAge or $maxCount in its metadata.
 var errAllHidden = fmt.Errorf("%w: %w: no record of it is left", events.ErrDamaged, ErrDeleted)
 
-// gapError returns an ErrDeleted for the missing revisions, after before and up to
-// next, exclusive.
+// gapError returns an ErrDeleted that names the missing revisions: those after before
+// and below next.
 func gapError(before, next events.Revision) error {
 	subject := fmt.Sprintf("revisions %d to %d are", before+1, next-1)
 	if before+2 == next {

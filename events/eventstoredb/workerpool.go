@@ -25,8 +25,8 @@ type workerPool struct {
 	idle atomic.Int32
 }
 
-// newWorkerPool returns a pool without workers, whose workers end with closed and are
-// counted in tasks.
+// newWorkerPool returns a pool without workers. Its workers end when the context
+// closed ends, and each of them counts as one of tasks.
 func newWorkerPool(closed context.Context, tasks *sync.WaitGroup) *workerPool {
 	return &workerPool{closed: closed, tasks: tasks, queue: make(chan func())}
 }

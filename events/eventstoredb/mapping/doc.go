@@ -15,10 +15,10 @@
 // object, or that have a member $ledger themselves, become the base64 text m in
 // $ledger, which is then the only member. For empty metadata, m is the empty text.
 //
-// Other programs declare the content type of their events as JSON or not. If the
-// declared type differs from the type that the data show, for example octets for the
-// bytes 42, which are JSON, the metadata of the record have a $ledger with the member c
-// alone:
+// Other programs declare the content type of their events as JSON or as octets. The
+// declared type can differ from the content, for example octets for the bytes 42, which
+// are valid JSON. The metadata of the record then have a $ledger whose member c is the
+// declared type:
 //
 //	{"$ledger":{"c":"application/octet-stream"},"by":"them"}
 //
@@ -27,11 +27,12 @@
 // # Promises
 //
 //   - FromRecord and Record restore every record with a year from 0 to 9999 exactly.
-//   - An event without $ledger is of another program. Its record has version 1, the
-//     time of the server, and the custom metadata unchanged except for a c.
-//     ForeignEvent restores the event.
-//   - An event with a $ledger that FromRecord does not write is an error, never
-//     another record. Reformatted metadata or members in another order are read.
+//   - An event without $ledger comes from another program. Its record has version 1,
+//     the time of the server, and the custom metadata, to which Record adds only the
+//     member c if it is needed. ForeignEvent restores the event.
+//   - For an event with an invalid $ledger Record returns an error, never another
+//     record. It accepts white space and members in another order than FromRecord
+//     writes them.
 //
 // # Concurrency
 //

@@ -28,7 +28,7 @@ const (
 )
 
 // LedgerKey is the member of the custom metadata that belongs to the ledger. The
-// package doc draws its value.
+// package doc describes its value.
 const LedgerKey = "$ledger"
 
 // A RawEvent is an event of EventStoreDB, as a client sends or receives it. Its
@@ -52,9 +52,9 @@ type RawEvent struct {
 // timeLayout formats a time with microseconds and a constant length.
 const timeLayout = "2006-01-02T15:04:05.000000Z"
 
-// FromRecord returns the event of a record, without the time of the server. The event
-// shares the data of the record and has metadata of its own. ErrUnmappable reports a
-// year outside 0 to 9999.
+// FromRecord returns the event of a record. Created is not set, since the server
+// chooses it. The event shares the data of the record, and its metadata are newly
+// allocated. FromRecord returns ErrUnmappable for a year outside 0 to 9999.
 func FromRecord(r events.Record) (RawEvent, error) {
 	if year := r.Time.Year(); year < 0 || year > 9999 {
 		return RawEvent{}, fmt.Errorf("%w: %s %s has a time in the year %d, not 0 to 9999", ErrUnmappable, r.Kind, r.ID, year)
@@ -66,9 +66,9 @@ func FromRecord(r events.Record) (RawEvent, error) {
 	return f, nil
 }
 
-// ForeignEvent returns the original event of a record that another program wrote, an
-// event without $ledger. It returns false if no such event has this record. It does
-// not look at the time of the record, which the original event does not contain.
+// ForeignEvent converts a record back to the event that another program wrote, an
+// event without $ledger. It returns false if no such event maps to the record. It
+// ignores the time of the record, because a client sends an event without a time.
 func ForeignEvent(r events.Record) (RawEvent, bool) {
 	if r.Version != 1 {
 		return RawEvent{}, false
@@ -97,8 +97,9 @@ func wrapMetadata(r events.Record) []byte {
 	return appendMetadata(append(b, '"'), metadata)
 }
 
-// appendMetadata closes the member $ledger in b and adds metadata as further members
-// or, if they cannot be, as its base64 member m.
+// appendMetadata closes the value of $ledger in b and adds the metadata of a record.
+// If canEmbed is true for them, they become further members of the object; otherwise
+// they become the base64 member m of $ledger.
 func appendMetadata(b, metadata []byte) []byte {
 	if !canEmbed(metadata) {
 		b = append(b, `,"m":"`...)
@@ -112,12 +113,13 @@ func appendMetadata(b, metadata []byte) []byte {
 	return append(b, metadata[1:]...)
 }
 
-// typePrefix is the beginning of record metadata with the declared content type of an
-// event of another program.
+// typePrefix is the beginning of the metadata that tagContentType writes. The declared
+// content type follows it.
 const typePrefix = `{"$ledger":{"c":"`
 
-// tagContentType returns record metadata with a declared content type that the data do
-// not show.
+// tagContentType returns the metadata of a record whose event declared another content
+// type than ContentType finds in the data. They are the metadata of the event and the
+// declared type, as the member c of $ledger.
 func tagContentType(metadata []byte, declared string) []byte {
 	b := make([]byte, 0, len(metadata)+len(typePrefix)+len(declared)+10)
 	b = append(b, typePrefix...)
@@ -125,8 +127,8 @@ func tagContentType(metadata []byte, declared string) []byte {
 	return appendMetadata(append(b, '"'), metadata)
 }
 
-// untagContentType inverts tagContentType. It returns ok false for metadata that
-// tagContentType does not write, byte for byte.
+// untagContentType is the inverse of tagContentType. ok is false for metadata that
+// differ in any byte from the form that tagContentType writes.
 func untagContentType(metadata []byte) (original []byte, declared string, ok bool) {
 	text, ok := bytes.CutPrefix(metadata, []byte(typePrefix))
 	if !ok {
@@ -173,9 +175,10 @@ func canEmbed(metadata []byte) bool {
 	return !found
 }
 
-// mayHaveLedgerKey reports whether metadata can have a member $ledger. It only
-// searches for bytes: false is certain, and true can be a text in a value, or an
-// escape sequence, which could spell the name.
+// mayHaveLedgerKey reports whether metadata may have a member $ledger. It does not
+// parse them, but searches for the name and for backslashes. False is certain. True
+// may be a mistake: the name may be in a value, and an escape sequence may spell
+// another text.
 func mayHaveLedgerKey(metadata []byte) bool {
 	return bytes.Contains(metadata, []byte(LedgerKey)) || bytes.IndexByte(metadata, '\\') >= 0
 }
@@ -187,10 +190,11 @@ type ledgerMember struct {
 	Metadata *string `json:"m"`
 }
 
-// Record returns the record of an event, and whether the event has a $ledger. A
-// foreign event, without one, has version 1 and the time of the server. It returns
-// events.ErrDamaged for an event that is not a valid record, or whose $ledger
-// FromRecord does not write. The record shares the data of the event.
+// Record returns the record of an event. own is true if the custom metadata have a
+// $ledger. An event of another program has no $ledger; its record has version 1 and
+// the time Created. Record returns events.ErrDamaged for an event that is not a valid
+// record, and for a $ledger that FromRecord does not write, for example without a
+// version. The record shares the data of the event.
 func (f RawEvent) Record() (r events.Record, own bool, err error) {
 	r = events.Record{Kind: f.Type, Data: f.Data}
 	setID(&r.ID, f.ID)
@@ -286,8 +290,9 @@ func unwrapMetadata(r *events.Record, metadata []byte, members map[string]json.R
 	return err
 }
 
-// removeLedgerKey returns an object without its member $ledger. The rest is unchanged
-// if that member is first, as FromRecord writes it, and otherwise without white space.
+// removeLedgerKey returns the metadata of a record: the custom metadata, an object,
+// without the member $ledger. If that member comes first, as FromRecord writes it, the
+// other bytes are unchanged. Otherwise removeLedgerKey also removes the white space.
 func removeLedgerKey(metadata, ledger []byte) ([]byte, error) {
 	head := append([]byte(`{"`+LedgerKey+`":`), ledger...)
 	if tail, ok := bytes.CutPrefix(metadata, head); ok {
@@ -343,8 +348,9 @@ func ContentType(data []byte) string {
 // setID sets an ID of any kind from its bytes.
 func setID[K domain.IDKind](id *domain.ID[K], b [16]byte) { *id = domain.IDFromBytes[K](b) }
 
-// Size returns the bytes of f as a server counts them against the limit of an append:
-// data, metadata, and two for each UTF-16 unit of the type.
+// Size returns the size of f in bytes, as a server counts it against the limit of an
+// append: the lengths of the data and the metadata, and two bytes for each UTF-16 unit
+// of the type.
 func (f RawEvent) Size() int {
 	size := len(f.Data) + len(f.Metadata)
 	for _, r := range f.Type {
