@@ -272,9 +272,9 @@ func (b *batchCall) reply(batch *pendingAppend) *streams.BatchAppendResp {
 	return reply
 }
 
-// writeUntil makes an append with the deadline that its caller set, if any. An
-// append that is cut off by the deadline may have been written; its reply is a
-// timeout.
+// writeUntil makes an append, with the deadline of the request if it has one.
+// If the deadline ends the append, the records may have been written, and the
+// reply is a timeout.
 func (b *batchCall) writeUntil(batch *pendingAppend) (appendResult, error) {
 	ctx := b.ctx
 	if !batch.deadline.IsZero() {
@@ -285,8 +285,9 @@ func (b *batchCall) writeUntil(batch *pendingAppend) (appendResult, error) {
 	return b.write(ctx, batch.clientAppend)
 }
 
-// echo returns a reply with the stream and the expected position of the request,
-// by which clients name the append in their errors.
+// echo returns a reply without a result. It repeats the stream and the expected
+// position of the request, because clients name the append by them in their
+// errors.
 func (batch *pendingAppend) echo() *streams.BatchAppendResp {
 	reply := &streams.BatchAppendResp{StreamIdentifier: batch.options.GetStreamIdentifier()}
 	switch x := batch.options.GetExpectedStreamPosition().(type) {

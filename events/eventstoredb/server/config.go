@@ -37,7 +37,7 @@ var (
 
 // A Config says how a store is served. The zero Config serves readers on this
 // machine. The Config and the values that it refers to must not change while the
-// server runs; auth.Users may, by its methods.
+// server runs, except that the methods of auth.Users may be called.
 type Config struct {
 	// TLS is the configuration of the server's side. The server requires TLS 1.2
 	// or later. Nil: plain text, on loopback addresses only.

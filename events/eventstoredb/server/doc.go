@@ -17,20 +17,20 @@
 //
 //   - The server acknowledges an append if, and only if, the store does.
 //   - A repeated append succeeds, adds no event and returns the position of
-//     the first. With an exact revision, the records after that revision are
-//     compared. With Any or StreamExists, the event IDs are looked up in the
-//     whole stream, however old they are and however many callers append them
-//     concurrently. If the stream has some of the IDs and not others, the
-//     append is a conflict. Repeated foreign events are compared by their IDs
-//     alone, as in EventStoreDB.
-//   - Only a caller with the role [auth.Ledger] appends to streams that
-//     Config.Writable does not open, and only records that carry their version
-//     and time.
+//     the first append. With an exact revision, the server compares the
+//     records after that revision. With Any or StreamExists, it looks the
+//     event IDs up in the whole stream, however old they are and however many
+//     callers append them concurrently. If the stream has some of the IDs and
+//     not others, the append is a conflict. Foreign events are compared by
+//     their IDs alone, as in EventStoreDB.
+//   - Config.Writable opens streams to foreign events. To every other stream,
+//     only a caller with the role [auth.Ledger] may append, and only events
+//     whose metadata have the version and the time of a record.
 //   - A subscription sends every entry after its start point once, in order.
 //     A slow subscriber misses no entry and delays no other subscriber.
-//   - The server deletes and hides no event. It refuses stream metadata by
-//     which EventStoreDB would do so, or would change access rights, and
-//     stores other metadata.
+//   - The server deletes and hides no event. It refuses stream metadata that
+//     would make EventStoreDB delete or hide events, or change access rights.
+//     It stores other stream metadata without effect.
 //   - Foreign events keep the content type, JSON or binary, that their client
 //     declared.
 //   - Each refusal has a status code, and a text that gives the reason.

@@ -58,8 +58,8 @@ func (f *featuresService) GetSupportedMethods(ctx context.Context, _ *shared.Emp
 	return supported, nil
 }
 
-// unknown refuses a call of a service or method that the server does not have
-// with UNIMPLEMENTED.
+// unknown returns UNIMPLEMENTED. It handles the calls of services and methods
+// that the server does not have.
 func unknown(_ any, call grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(call)
 	return status.Errorf(codes.Unimplemented, "%s: a ledger offers streams, persistent subscriptions, gossip and server features, but no projections, users, monitoring or operations", method)

@@ -223,8 +223,9 @@ const (
 	maxTicks  = 1 << 53 // ticks of 100 ns: 28 years
 )
 
-// parseDuration converts a duration, which a client sends in ticks of 100 ns or
-// in milliseconds. The unused field is 0.
+// parseDuration returns a duration that a client sends either in ticks of 100
+// ns or in milliseconds; the other argument is 0. It returns groups.ErrBadGroup
+// for a negative number and for more than maxTicks ticks.
 func parseDuration(ticks int64, ms int32) (time.Duration, error) {
 	if ticks < 0 || ticks > maxTicks || ms < 0 {
 		return 0, fmt.Errorf("%w: a time of %d ticks and %d ms is negative or longer than %d ticks", groups.ErrBadGroup, ticks, ms, int64(maxTicks))

@@ -95,11 +95,14 @@ type idBlock struct {
 }
 
 // acquire returns the IDs of a stream and locks them until the caller calls
-// release. It waits for other callers until ctx ends, and then returns the cause.
-// The lock saves callers the conflicts with each other; correctness does not
-// depend on it, because the store resolves concurrent appends. Two callers can
-// hold different streamIDs of one stream if the index evicted the stream between
-// their calls of acquire.
+// release. While another caller holds the lock, acquire waits; if ctx ends
+// first, it returns the cause.
+//
+// The lock only saves the callers from conflicts with each other. Appends are
+// correct without it, because the store rejects an append after a length that
+// another append has changed. Two callers can therefore hold different
+// streamIDs of one stream: if the index evicts the stream between their calls,
+// the second caller gets a new streamIDs.
 func (x *idIndex) acquire(ctx context.Context, stream events.Stream) (*streamIDs, error) {
 	x.mu.Lock()
 	element, ok := x.mu.byStream[stream]

@@ -254,8 +254,8 @@ func (u *subscriber) caughtUpAt(at events.Position) *streams.ReadResp {
 	return &streams.ReadResp{Content: &streams.ReadResp_CaughtUp_{CaughtUp: m}}
 }
 
-// stamp encodes the server's time as a field with a number. It returns no bytes
-// if the time does not encode.
+// stamp returns the server's time, encoded as a protobuf Timestamp in the field
+// with the given number. It returns no bytes if the time does not encode.
 func (u *subscriber) stamp(field protowire.Number) []byte {
 	now, err := proto.Marshal(timestamppb.New(u.server.cfg.Now()))
 	if err != nil {

@@ -97,10 +97,10 @@ func parseStream(id *shared.StreamIdentifier) (events.Stream, error) {
 	return events.Stream(name), nil
 }
 
-// parseRevision returns the length of a stream whose last entry has the given
-// revision on the wire, which is the revision plus 1. It returns INVALID_ARGUMENT
-// for the largest number, which means the end of a stream in reads, and is no
-// revision.
+// parseRevision converts a revision on the wire, of the last entry of a stream,
+// to the length of that stream, which is greater by 1. It returns
+// INVALID_ARGUMENT for the largest number, which is no revision: reads use it
+// for the end of a stream.
 func parseRevision(revision uint64) (events.Revision, error) {
 	if revision == math.MaxUint64 {
 		return 0, status.Errorf(codes.InvalidArgument, "append: %d is not a revision", revision)
@@ -139,11 +139,12 @@ func isLedgerStream(s events.Stream) bool {
 	return false
 }
 
-// rawEvent returns the event that the server sends for an entry. A foreign event
-// is sent as its client appended it, if that event maps back to the same record.
-// An entry of a ledger stream always carries its version and time in its
-// metadata, so that a copy of the event in another store maps to the same record.
-// The error matches mapping.ErrUnmappable.
+// rawEvent returns the event that the server sends for an entry. A foreign
+// event, which another program appended, is sent as its client appended it, if
+// that event maps back to the same record. An entry of a ledger stream is
+// always sent with its version and time in the metadata, so that a copy of the
+// event in another store maps to the same record. The error matches
+// mapping.ErrUnmappable.
 func rawEvent(e events.Entry) (mapping.RawEvent, error) {
 	if fitsTicks(e.Time) && !isLedgerStream(e.Stream) {
 		if plain, ok := mapping.ForeignEvent(e.Record); ok {

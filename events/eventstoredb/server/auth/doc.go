@@ -5,18 +5,18 @@
 // and [SingleUser] makes one user for a password that a program has drawn at
 // random. [Users.Authenticate] returns the role of a caller.
 //
-// One bcrypt comparison takes about 0.1 s of CPU time. A worker pool of at most
-// half of the processors compares passwords, and two caches spare comparisons:
-// one of each user's last correct password and one of passwords that were
-// refused. Both caches keep digests under a random key of the process, never a
-// password.
+// One bcrypt comparison takes about 0.1 s of CPU time. A worker pool compares
+// passwords; it has one worker for every two processors, and at least one. Two
+// caches save comparisons: one has each user's last correct password, the other
+// has refused passwords. Both contain HMAC digests under a random key of the
+// process, and no password.
 //
 // # Promises
 //
 //   - An unknown user name takes as long to refuse as a known one.
-//   - Waiting passwords are compared for one network after the other. Within a
-//     network, connections without a refused password come first, and of those
-//     the most recent password.
+//   - The networks of the callers take turns, each with one comparison. Within
+//     a network, the connections without a refused password come first, and
+//     among them the latest call.
 //   - Calls with the same name and password share one comparison.
 //   - The number of waiting comparisons and callers is bounded.
 //   - No error contains a hash.

@@ -23,9 +23,9 @@ const (
 // A passwordChecker compares passwords with bcrypt hashes in a bounded worker
 // pool, because one comparison takes about 0.1 s of CPU time.
 //
-// It serves networks in turn. Within a network it first serves connections that
-// have had no wrong password, and of those the most recent password: in a flood
-// of wrong passwords the oldest checks wait longest, and the oldest is rejected
+// It serves networks in turn. Within a network, the connections that have had
+// no wrong password come first, and among them the latest check: in a flood of
+// wrong passwords the oldest checks wait longest, and the oldest is rejected
 // when too many wait. Calls with the same name and password share one check.
 // Wrong passwords are cached.
 //

@@ -147,7 +147,7 @@ func FormatUser(name, password string, role Role) (string, error) {
 	return formatUser(name, password, role, bcrypt.DefaultCost)
 }
 
-// formatUser is FormatUser with a bcrypt cost. Each further step of the cost
+// formatUser is FormatUser with a bcrypt cost. Each increment of the cost
 // doubles the time of a check.
 func formatUser(name, password string, role Role, cost int) (string, error) {
 	if name == "" || strings.ContainsAny(name, ":#\r\n") || strings.TrimSpace(name) != name {
@@ -163,8 +163,8 @@ func formatUser(name, password string, role Role, cost int) (string, error) {
 	return name + ":" + string(hash) + ":" + role.String(), nil
 }
 
-// SingleUser returns Users with one user, whose password the caller has drawn
-// at random. Such a password needs no slow hash: checking it never waits. A
+// SingleUser returns Users with one user. The caller has generated the password
+// at random, so the password needs no slow hash, and its check never waits. A
 // wrong password is checked as for other Users.
 func SingleUser(name, password string, role Role) (*Users, error) {
 	u, err := newUsers()

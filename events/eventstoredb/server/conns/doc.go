@@ -8,11 +8,13 @@
 //
 // # Promises
 //
-//   - A connection over [Config.Unauthenticated] closes another one that is not
-//     authenticated: the oldest of the network that has the most. A network
-//     therefore displaces its own connections first.
-//   - A connection over [Config.Max] displaces an unauthenticated one in the
-//     same way, and is itself closed if every other is authenticated.
+//   - When a new connection exceeds [Config.Unauthenticated], the limiter closes
+//     an unauthenticated connection: the oldest one of the network that has the
+//     most of them. An attacker therefore displaces the connections of the
+//     attacker's own network first.
+//   - When a new connection exceeds [Config.Max], the limiter closes an
+//     unauthenticated connection in the same way. If all others are
+//     authenticated, it closes the new one.
 //   - A new connection never closes an authenticated one.
 //   - The default of Max leaves file descriptors to the stores of the process.
 //
@@ -21,6 +23,6 @@
 // Everything here is safe for concurrent use. The package starts no goroutine.
 // Each Conn has a timer until it is authenticated.
 //
-// The server decides which requests are authentic, and closes idle
-// connections.
+// The package leaves the authentication of requests and the closing of idle
+// connections to the server.
 package conns

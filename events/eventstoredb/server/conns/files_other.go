@@ -4,6 +4,6 @@ package conns
 
 import "math"
 
-// openFiles returns how many files this process may have open. These systems
-// set no limit.
+// openFiles returns the number of files that this process may have open. These
+// systems set no limit.
 func openFiles() int { return math.MaxInt32 }

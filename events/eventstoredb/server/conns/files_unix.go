@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// openFiles returns how many files this process may have open, by its resource
-// limit.
+// openFiles returns the number of files that this process may have open: its
+// resource limit.
 func openFiles() int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -73,9 +73,9 @@ func New(cfg Config) *Limiter {
 // and 256 for the outputs.
 const reservedFiles = 2048
 
-// connectionLimit returns the number of connections that a process may have if it
-// may open a number of files: all but reservedFiles, at least half of them, and
-// at least 1.
+// connectionLimit returns the number of connections for a process that may have
+// the given number of files open: all files but reservedFiles, but at least
+// half of the files, and at least 1.
 func connectionLimit(files int) int { return max(files-reservedFiles, files/2, 1) }
 
 // Stats counts the connections of a Limiter.
@@ -258,15 +258,17 @@ func (c *Conn) Authenticated() {
 	c.limiter.removePendingLocked(c)
 }
 
-// Failed records that a request of the connection had a refused password. Package
-// auth then checks the passwords of other connections first.
+// Failed records that a request of the connection had a refused password.
+// Package auth then checks the passwords of other connections before those of
+// this one.
 func (c *Conn) Failed() {
 	if c != nil {
 		c.failed.Store(true)
 	}
 }
 
-// HasFailed reports whether Failed was called.
+// HasFailed reports whether a request of the connection had a refused password.
+// It returns false for a nil Conn.
 func (c *Conn) HasFailed() bool { return c != nil && c.failed.Load() }
 
 // Close closes the connection and stops counting it.
@@ -297,8 +299,8 @@ func (c *Conn) expire() {
 	}
 }
 
-// refuse closes a connection that is no longer counted. The server's next read
-// of it fails.
+// refuse closes a connection that the caller has stopped counting. The server
+// learns of it when its next read of the connection fails.
 func (c *Conn) refuse() {
 	c.limiter.refused.Add(1)
 	_ = abort(c.Conn)
@@ -313,8 +315,8 @@ func abort(c net.Conn) error {
 	return c.Close()
 }
 
-// Of returns the Conn of a connection, also below TLS, or nil if no Limiter
-// counts it.
+// Of returns the Conn that is c itself or that c, a TLS connection, wraps. It
+// returns nil if no Limiter counts the connection.
 func Of(c net.Conn) *Conn {
 	for {
 		switch at := c.(type) {

@@ -61,10 +61,10 @@ type Delivery struct {
 	Retries int // number of earlier deliveries that were retried
 }
 
-// Join adds a consumer and starts the group's goroutines, if it is the first.
-// ErrFull reports that the group has as many consumers as its settings allow. For
-// a group that has ended, Join returns the reason. The caller calls Leave when
-// the consumer is done.
+// Join adds a consumer to the group. The first Join also starts the group's
+// goroutines, unless a Replay has. ErrFull reports that the group has as many
+// consumers as its settings allow. If the group has ended, Join returns the
+// reason. The caller calls Leave when the consumer is done.
 func (g *Group) Join(j ConsumerConfig) (*Consumer, error) {
 	j.Capacity = max(j.Capacity, 1)
 	c := &Consumer{ConsumerConfig: j, group: g, id: rand.Text(), ready: make(chan struct{}, 1), inFlight: map[domain.EventID][]*message{}}
@@ -132,9 +132,9 @@ func (c *Consumer) signal() {
 	}
 }
 
-// Next returns the next delivery. It waits until the group delivers an entry, the
-// consumer ends, or ctx ends, whose cause it returns. After Leave, or after the
-// group ended, it returns the reason.
+// Next returns the next delivery, and waits until the group delivers an entry.
+// If ctx ends first, Next returns its cause. After Leave, or after the group
+// has ended, it returns the reason.
 func (c *Consumer) Next(ctx context.Context) (Delivery, error) {
 	for {
 		if d, ok, err := c.pop(); ok || err != nil {
@@ -206,9 +206,10 @@ func (c *Consumer) Nack(a NackAction, reason string, ids ...domain.EventID) {
 	}
 }
 
-// takeEach removes the messages with some IDs from the consumer, calls do for
-// each with mu held, and dispatches. If the consumer holds several messages with
-// one ID, the oldest delivery is removed.
+// takeEach removes the messages with the given IDs from the consumer, calls do
+// for each with mu held, and then dispatches waiting messages. If the consumer
+// holds several messages with one ID, takeEach removes the one that was
+// delivered first.
 func (c *Consumer) takeEach(ids []domain.EventID, do func(*message)) {
 	c.group.mu.Lock()
 	defer c.group.mu.Unlock()

@@ -5,7 +5,8 @@
 // [Consumer.Ack], or rejects it with [Consumer.Nack] and a [NackAction]: retry,
 // park, skip or stop. The group redelivers an entry that is not acknowledged
 // before its timeout, and parks an entry after too many retries. A parked entry
-// is a dead letter: it waits until [Group.Replay] delivers it again.
+// is a dead letter: it waits until [Group.Replay] delivers it again. An entry is
+// settled when it is acknowledged, skipped, or recorded as parked.
 //
 // [Groups] are all groups of a store. A group's [GroupConfig] and its parked
 // entries are recorded in a stream of the store, named
@@ -18,10 +19,10 @@
 //   - At-least-once delivery: an entry is delivered until it is acknowledged,
 //     skipped, or recorded as parked, also across restarts.
 //   - An acknowledged entry is not delivered again, unless the process ends
-//     before the next checkpoint. A checkpoint is due when as many entries are
-//     settled as the group's settings ask for, at most ten times in a second.
-//     A written checkpoint survives a kill.
-//   - A checkpoint is never ahead of an entry that is not settled.
+//     before the next checkpoint. The [Settings] give the number of settled
+//     entries and the time after which a checkpoint is due. A group writes at
+//     most ten checkpoints in a second. A written checkpoint survives a kill.
+//   - A checkpoint never moves past an entry that is not settled.
 //   - A replayed entry stays recorded as parked until it is acknowledged.
 //   - A consumer holds at most as many unacknowledged entries as its capacity.
 //   - A group buffers a bounded number of entries in memory.
@@ -42,6 +43,6 @@
 // errors of the caller. [ErrStopped] reports that a group stopped, and wraps
 // the store's error.
 //
-// The server encodes deliveries for its clients and resolves links. The tests
-// check the promises in groups_test.go and checkpoint_test.go.
+// The package leaves the encoding of deliveries and the resolving of links to the
+// server. groups_test.go and checkpoint_test.go check the promises.
 package groups

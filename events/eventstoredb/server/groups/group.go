@@ -11,13 +11,14 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A message is an entry from when the group reads it until it is settled:
-// acknowledged, skipped, or recorded as parked. The group's mu guards it.
+// A message holds an entry from the time when the group reads it until it is
+// settled: acknowledged, skipped, or recorded as parked. The group's mu guards
+// it.
 //
 // A message has one of four states: waiting, held by a consumer, queued for
 // parking, or settled. A message that the reader has read is also in window,
-// until it and all older ones are settled. A replayed message is never in window,
-// since its entry was settled when it was parked.
+// until it and all older ones are settled. A replayed message is never in
+// window, since its entry was settled when it was parked.
 type message struct {
 	entry events.Entry
 	// cursor is the progress of the group once this entry and all before it are
@@ -53,9 +54,9 @@ func (m *message) key() entryKey { return entryKey{m.entry.Stream, m.entry.Revis
 // The reader appends entries to the window and to the waiting messages, and waits
 // while the window is full. dispatchLocked moves waiting messages to consumers
 // with free capacity. The answers of consumers settle messages, return them to
-// the front of waiting, or queue them for parking. The persister makes the
-// durable part of that: it records parked and released entries, writes
-// checkpoints, and retries deliveries that have timed out.
+// the front of waiting, or queue them for parking. The persister writes the
+// results to the store: the parked and released entries, and the checkpoints. It
+// also retries deliveries that have timed out.
 //
 // Invariant: every entry up to done is settled, and every unsettled entry after
 // done that the reader has read is in window, in order. So a checkpoint at done
@@ -213,10 +214,13 @@ func (g *Group) readAll(ctx context.Context, after Cursor) {
 	}
 }
 
-// take adds an entry to the window and to the waiting messages. An entry that the
-// filter does not match, an entry of a group's own stream, and a parked entry
-// only advance the group. take waits while the window is full, without holding
-// mu, and returns the cause of ctx if that ends first.
+// take adds an entry to the window and to the waiting messages. While the
+// window is full, take waits without holding mu; if ctx ends first, it returns
+// the cause.
+//
+// The group does not deliver an entry that its filter excludes, an entry of a
+// stream that records a group, or an entry that is already parked. take only
+// moves the progress of the group past such an entry.
 func (g *Group) take(ctx context.Context, e events.Entry) error {
 	m := &message{entry: e, cursor: cursorAfter(g.key.Source, e.Header())}
 	wanted := e.Stream.Category() != Category && g.matches(e.Header())
@@ -293,9 +297,10 @@ func (g *Group) settleLocked(m *message) {
 	g.advanceLocked()
 }
 
-// retryLocked puts a message before the waiting ones, or parks it if it was
-// retried MaxRetries times. The caller has removed it from the consumer, and then
-// calls dispatchLocked.
+// retryLocked puts a message at the front of the waiting messages for another
+// delivery. If it was retried MaxRetries times, retryLocked parks it instead.
+// The caller has removed the message from its consumer, and must call
+// dispatchLocked afterwards.
 func (g *Group) retryLocked(m *message, reason string) {
 	if m.retries >= g.mu.def.Settings.MaxRetries {
 		g.parkLocked(m, fmt.Sprintf("tried %d times: %s", m.retries+1, reason))
@@ -306,10 +311,10 @@ func (g *Group) retryLocked(m *message, reason string) {
 	g.mu.waiting = slices.Insert(g.mu.waiting, 0, m)
 }
 
-// parkLocked queues a message for parking. It is settled when the persister has
-// recorded that; until then it holds the checkpoint back. A replayed message is
-// already recorded as parked and only becomes replayable again, with its earlier
-// reason.
+// parkLocked queues a message for parking. The message is settled when the
+// persister has recorded it as parked, and until then no checkpoint moves past
+// it. A replayed message is already recorded as parked, with its earlier
+// reason; parkLocked only makes it available to a later Replay.
 func (g *Group) parkLocked(m *message, reason string) {
 	m.holder, m.reason = nil, reason
 	if m.replayed { // already recorded as parked

@@ -130,9 +130,9 @@ func (g *Groups) Close() {
 	g.closeAll(true)
 }
 
-// closeAll closes all groups and removes them from memory. With forGood no group
-// can be created or restarted afterwards. It reports whether the Groups were
-// open. The caller holds changing.
+// closeAll closes all groups and removes them from memory. If forGood is set,
+// later calls of Create and Restart fail. It returns false if the Groups were
+// already closed. The caller holds changing.
 func (g *Groups) closeAll(forGood bool) bool {
 	g.mu.Lock()
 	open, all := !g.mu.closed, g.mu.byKey

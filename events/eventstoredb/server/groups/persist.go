@@ -109,8 +109,8 @@ func (g *Group) nextBatch(closing bool) *recordBatch {
 	return b
 }
 
-// add adds a record to the batch. It panics if data does not encode, which the
-// types of this package always do.
+// add adds a record to the batch. It panics if data cannot be encoded as JSON,
+// which does not happen with the types of this package.
 func (b *recordBatch) add(g *Group, kind string, data any) {
 	r, err := g.groups.record(kind, data)
 	if err != nil {
@@ -215,8 +215,8 @@ func (g *Group) saveCheckpoint(b *recordBatch) error {
 	return nil
 }
 
-// update records new settings and applies them when the record is durable. It
-// returns the reason if the group has ended. The caller holds Groups.changing.
+// update records new settings and applies them when the record is durable. If
+// the group has ended, it returns the reason. The caller holds Groups.changing.
 func (g *Group) update(settings Settings) error {
 	r, err := g.groups.record(kindUpdated, settings)
 	if err != nil {
@@ -242,10 +242,10 @@ func (g *Group) update(settings Settings) error {
 	return nil
 }
 
-// Replay delivers parked entries again, the oldest first: at most limit of them,
-// or all if it is 0. It skips entries that are already being replayed. It returns
-// before the entries are delivered. For a group that has ended it returns the
-// reason.
+// Replay queues parked entries for delivery, the oldest first: at most limit
+// entries, or all if limit is 0. It skips entries that are already being
+// replayed, and returns before the others are delivered. If the group has
+// ended, Replay returns the reason.
 func (g *Group) Replay(limit int) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

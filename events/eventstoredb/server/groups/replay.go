@@ -26,10 +26,10 @@ type entryKey struct {
 }
 
 // replayNext reads parked entries that Replay queued, as many as the buffer has
-// room for, and queues them behind earlier replayed entries and before the
-// waiting entries that were never parked. An error of the store ends the group. A
-// parked entry whose stream no longer has it is skipped. Only the persister calls
-// it, without mu.
+// room for. It puts them behind earlier replayed entries, and before the
+// waiting entries that were never parked. It skips a parked entry that its
+// stream no longer has. An error of the store ends the group. Only the
+// persister calls replayNext, without mu.
 func (g *Group) replayNext() {
 	g.mu.Lock()
 	room := max(0, g.mu.def.Settings.Buffer-len(g.mu.waiting))
