@@ -31,9 +31,9 @@ type Config struct {
 	IdleTimeout time.Duration
 	// Retry is how long retryable errors are retried. Zero: 2 s; negative: not at all.
 	Retry time.Duration
-	// Colocated says, to OpenNodes, that the local store belongs to the log. A process
-	// without a lease had both to itself, so its blobs are in the local store or are
-	// lost.
+	// Colocated is set if the local store and the log are in one folder. Only
+	// OpenNodes uses it. A process without a lease had the whole folder to itself, so
+	// each of its blobs is in the local store or lost.
 	Colocated bool
 }
 
@@ -122,7 +122,7 @@ func (c *Client) Close() error {
 // A request is one HTTP request that attempt can send more than once.
 type request struct {
 	method string
-	// path has the query and is below the address.
+	// path is relative to the address of the node. It includes the query.
 	path   string
 	header http.Header
 	// body is nil for a request without one.
@@ -237,9 +237,9 @@ func (c *Client) newRequest(ctx context.Context, q request, idle *idleTimer) (*h
 	return r, nil
 }
 
-// responseError returns the error that a response reports, an ErrNotANode for a
-// response of another server or another version of the protocol, and nil for a
-// success.
+// responseError returns nil for a response that reports success, and otherwise the
+// error that the response reports. It returns an ErrNotANode for a response of another
+// kind of server or of another version of the protocol.
 func (c *Client) responseError(a *http.Response) error {
 	errorText := a.Header.Get(errorHeader)
 	switch version := a.Header.Get(protocolHeader); {

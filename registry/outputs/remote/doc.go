@@ -23,8 +23,8 @@
 //	Ledger-Outputs     1, in each response: this server is a node
 //	Ledger-Retained    bytes=N&lines=N&mime=M&ref=R&sha256=H: metadata of the blob
 //	Ledger-Media-Type  media type of a PUT, percent-encoded
-//	Ledger-Error       is=CODE&text=T; of a pruned blob also at=, policy= and retained=
-//	Content-Digest     sha-256=:BASE64: of the bytes in the body; of a PUT, a trailer
+//	Ledger-Error       is=CODE&text=T; for a pruned blob also at=, policy= and retained=
+//	Content-Digest     sha-256=:BASE64: of the bytes in the body; a trailer in a PUT
 //
 // The response to a range of at most 1 MiB, written bytes=FROM-TO, has a digest. A list
 // ends with the line "end", or with a line of "error " and the value of a Ledger-Error.
@@ -39,25 +39,27 @@
 //   - A call fails after the node was idle for the timeout, and as soon as its context
 //     ends. It continues with a node that restarts soon.
 //   - Errors of a store have the same identity, by errors.Is, through a client.
-//   - A client sends a password only over TLS or to this machine, and no error has it.
+//   - A client sends a password only over TLS or to this machine, and no error text
+//     contains it.
 //
 // # Concurrency
 //
-// A Client, Nodes and the handler of [Serve] are safe for concurrent use, a [Reader] like
-// an [outputs.BlobReader], an Upload belongs to one goroutine. The client calls the reader
-// given to Keep on another goroutine, and not after Keep has returned. Between calls a
-// Client has only idle connections, which Close closes.
+// A Client, Nodes and the handler of [Serve] are safe for concurrent use. Read and Seek
+// of a [Reader] belong to one goroutine; ReadAt is safe for concurrent use. An Upload
+// belongs to one goroutine. Keep of a Client calls its reader on another goroutine, and
+// not after Keep has returned. Between calls a Client has only idle connections, which
+// Close closes.
 //
 // # Errors
 //
 // [ErrUnreachable] reports a node that does not respond, [ErrNotANode] an address that
 // belongs to another server, [ErrDenied] rejected credentials, [ErrTooLarge] a blob over
 // the limit of the node, [ErrChecksum] bytes that every attempt changed in transit, and
-// [ErrBadAddress] an invalid address. A Keep that fails with one of
-// these is an outputs.ErrNotKept as well. After an ErrUnreachable the node may have the
-// blob, unconfirmed; [outputs.Store.Sweep] deletes it later. All other errors are those of
+// [ErrBadAddress] an invalid address. If Keep returns one of these errors, the error also
+// matches outputs.ErrNotKept. After an ErrUnreachable of Keep the node may have the blob,
+// unconfirmed; [outputs.Store.Sweep] deletes it later. All other errors are those of
 // package outputs.
 //
-// The program that serves decides about the listener and about access. See
-// example_test.go.
+// The program that calls Serve opens the listener, and decides by
+// ServerConfig.Authorize which requests are allowed. example_test.go has an example.
 package remote

@@ -114,10 +114,10 @@ func (k *keepOperation) attempt(ctx context.Context) (retained domain.Retained, 
 	return retained, err
 }
 
-// resolve is called after an attempt failed in transit. If all bytes were sent, it
-// asks the node whether the blob was stored; otherwise, or if it was not, resolve
-// rewinds r for the next attempt. It returns true if the operation is over, with its
-// result.
+// resolve prepares the next attempt after one that failed in transit. If all bytes
+// were sent, it first asks the node whether the blob was stored. It returns true, with
+// the result of Keep, if the operation is over. Otherwise it rewinds r and returns
+// false.
 func (k *keepOperation) resolve(ctx context.Context, failed error) (domain.Retained, bool, error) {
 	if k.complete != nil {
 		kept, err := k.client.stat(ctx, k.ref)

@@ -27,8 +27,8 @@ type Location struct {
 	Addresses []string
 }
 
-// String names the process by host and PID, or by its ID if its start is not on
-// record.
+// String names the process by host and PID, or by its ID if the log does not contain
+// the start of the process.
 func (o Location) String() string {
 	if o.Process.Host == "" {
 		return o.Process.Process.String()

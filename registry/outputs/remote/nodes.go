@@ -37,7 +37,8 @@ type Nodes struct {
 	}
 }
 
-// An unreachableNode is the cached failure of a node, valid until a time.
+// An unreachableNode is the cached failure of a node. It is valid until the time
+// until.
 type unreachableNode struct {
 	err   error
 	until time.Time
@@ -134,11 +135,14 @@ func (n *Nodes) Verify(ctx context.Context, ref domain.Ref) error {
 	return readToEnd(o)
 }
 
-// tryNodes calls try with one node of a blob after the other until one has it, and
-// returns nil then. It continues after a node that is unreachable, does not have the
-// blob, or has one that differs from the settlement event: that node may be another
-// machine with the same host name. A pruned blob ends the search with its
-// outputs.PrunedError.
+// tryNodes calls try with a client of each node that may have a blob, one node after
+// the other. It returns nil after the first node that has the blob, an
+// outputs.PrunedError after a node where the blob was pruned, and the error of
+// notFound after the last node.
+//
+// It continues after a node that is unreachable, does not have the blob, or has a blob
+// that differs from the settlement event: that node may be another machine with the
+// same host name.
 func (n *Nodes) tryNodes(ctx context.Context, ref domain.Ref, try func(*Client) (domain.Retained, error)) error {
 	location, err := locate(ctx, n.ledger, ref)
 	if err != nil {
@@ -254,7 +258,7 @@ func (j joinedErrors) Error() string {
 	return text
 }
 
-// An emptyStore is a store without blobs, in which Keep fails.
+// An emptyStore is a BlobStore without blobs. Keep always fails.
 type emptyStore struct{}
 
 // Keep returns an outputs.ErrNotKept.

@@ -190,8 +190,9 @@ func pageRange(header string, size int64) (from, to int64, ok bool) {
 // pages pools page buffers across requests.
 var pages = sync.Pool{New: func() any { return new([pageSize]byte) }}
 
-// servePage writes a range with its digest. If the blob is damaged, the range ends
-// before the damage; a range that begins at the damage is an error.
+// servePage writes the bytes of a blob from the offset from up to the offset to, with
+// their digest. If there is damage among them, servePage writes only the bytes before
+// the damage. If the first byte is damaged, it returns the error.
 func servePage(w http.ResponseWriter, o *outputs.BlobReader, from, to int64) error {
 	page := pages.Get().(*[pageSize]byte)
 	defer pages.Put(page)
@@ -250,7 +251,7 @@ func (n *server) prune(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// all handles GET of the list of blobs.
+// all handles GET of the list of blobs. Each line has the metadata of one blob.
 func (n *server) all(w http.ResponseWriter, r *http.Request) error {
 	return writeList(w, n.store.All(r.Context()), encodeRetained)
 }
