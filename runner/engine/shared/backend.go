@@ -17,23 +17,25 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 )
 
-// A Backend is an open folder: in this process, or through another one.
+// A Backend is an open folder. The stores are open in this process, or they are
+// clients of the process that has them open.
 type Backend struct {
 	// Log is the log, Outputs the blob store and Checkpoints the checkpoints of the
 	// folder.
 	Log         events.Scanner
 	Outputs     remote.BlobStore
 	Checkpoints DurableCheckpoints
-	// Close closes them. Nil: the caller has nothing to close.
+	// Close closes the stores. Nil: there is nothing to close.
 	Close func() error
 }
 
-// A backend is a Backend in use by a Store. There are three kinds: the holder's own
-// (owned is set), a client's (client is set), and that of a process that only reads
-// while there is no holder (neither is set).
+// A backend is a Backend in use by a Store. There are three kinds: that of the holder
+// (owned is set), that of a client (client is set), and that of a process that only
+// reads while there is no holder (neither is set).
 //
-// It is current until gone ends. Then the Store searches for the next backend and
-// closes this one, and the operations that failed with it are repeated with the next.
+// A backend can be used until gone ends. Then the Store searches for the next backend
+// and closes this one, and the operations that failed with it are repeated with the
+// next.
 type backend struct {
 	Backend
 	// owned is the folder of the holder. Nil: another process is the holder.
@@ -203,8 +205,8 @@ func (b *backend) openHeartbeat(ctx context.Context) (*http.Response, error) {
 	return response, nil
 }
 
-// countBeats counts the heartbeats, and ends the backend when their stream ends: the
-// holder has ended or was killed, and the connection with it.
+// countBeats counts the heartbeats of the holder until their stream ends, and then
+// ends the backend: the holder has ended or was killed, or the connection to it broke.
 func (b *backend) countBeats(heartbeat *http.Response) {
 	defer heartbeat.Body.Close()
 	defer b.end(errGone)
@@ -218,10 +220,11 @@ func (b *backend) countBeats(heartbeat *http.Response) {
 	}
 }
 
-// monitor compares the count of heartbeats at each tick until the backend ends. It
-// calls Config.Waiting, once in each period of silence, if operations wait for a
-// silent holder. After the timeout it ends these operations with an UnresponsiveError,
-// and lets operations wait again when heartbeats return. The backend itself stays.
+// monitor checks at each tick whether the holder has sent a heartbeat, until the
+// backend ends. If operations wait while the holder is silent, monitor calls
+// Config.Waiting, once in each period of silence. After the timeout it ends these
+// operations with an UnresponsiveError. When heartbeats return, operations can wait
+// again. The silence does not end the backend.
 func (s *Store) monitor(b *backend) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -276,11 +279,13 @@ var clientLossErrors = []error{
 	remote.ErrUnreachable, remote.ErrNotANode, remote.ErrDenied,
 }
 
-// lostBy reports whether an error of an operation means that the backend is lost, so
-// that the operation is to be repeated with the next one; it ends the backend then. It
-// returns false for nil, if ctx has ended, for an unresponsive holder, and for every
-// error of the holder's own stores. The reason of a backend that has ended counts
-// before err.
+// lostBy reports whether err, the error of an operation, means that the backend is
+// lost. If it is, lostBy ends the backend, and the caller repeats the operation with
+// the next one. If the backend has ended before, its cause decides and not err: lostBy
+// returns true unless the Store was closed.
+//
+// It returns false for a nil err, after ctx has ended, for an ErrUnresponsive, and for
+// every error of stores that this process has open itself.
 func (b *backend) lostBy(ctx context.Context, err error) bool {
 	switch {
 	case err == nil || ctx.Err() != nil:

@@ -14,13 +14,15 @@
 //   - A Store keeps the laws of package eventstest, as holder and as client. An
 //     acknowledged append survives every takeover. The Store repeats an append whose
 //     outcome is unknown with the next holder, with the same IDs and revision, so that
-//     the log has it once. A loop continues behind the last entry that it yielded.
+//     the log has it once. A loop over entries continues behind the last entry that it
+//     yielded.
 //   - No operation fails with an error of a closed store before Close.
 //   - The holder serves before the program recovers the work of dead processes, so that a
 //     long recovery delays no client.
-//   - A Store names a holder that does not answer: in a call of Config.Waiting after
-//     some seconds, and in an [UnresponsiveError] after the timeout. Follow waits as long
-//     as its context lasts.
+//   - If the holder does not respond, a Store reports which process it is: after some
+//     seconds by a call of Config.Waiting, and after the timeout by an
+//     [UnresponsiveError] from the operation. Follow has no timeout: it waits as long as
+//     its context lasts.
 //   - The servers use TLS and require a password, with a certificate and a password
 //     generated at their start. A client trusts this certificate alone, so that another
 //     process that takes the port later learns no password.

@@ -31,8 +31,8 @@ const (
 var (
 	// ErrNoEndpoint reports a folder without an endpoint file.
 	ErrNoEndpoint = errors.New("no process serves the folder")
-	// ErrBadEndpoint reports an endpoint file that is invalid, or that its owner
-	// cannot have written.
+	// ErrBadEndpoint reports an endpoint file that is invalid, a symbolic link, or
+	// accessible to other users.
 	ErrBadEndpoint = errors.New("endpoint file is not valid")
 	// ErrNoResponse reports that the process at an endpoint does not respond, or that
 	// another process has replaced it.
@@ -88,7 +88,7 @@ func (e Endpoint) String() string {
 // folder.
 func (e Endpoint) Write(dir string) error { return e.write(dir, EndpointName) }
 
-// write is Write into the file name.
+// write is Write, into the file with the given name.
 func (e Endpoint) write(dir, name string) error {
 	text, err := json.Marshal(e)
 	if err == nil {
@@ -115,9 +115,11 @@ func RetireKilled(dir string) error {
 	})
 }
 
-// retireEndpoint removes the endpoint and writes the copy that change has changed,
-// without its password, into LastName. It removes an invalid endpoint as well, and
-// returns the error.
+// retireEndpoint removes the endpoint from a folder. It first applies change to a copy
+// of the endpoint and writes the copy, without its password, into the file LastName,
+// if the copy has an address for outputs or killed holders. It returns nil if the
+// folder has no endpoint. It also removes an invalid endpoint, and then returns its
+// error.
 func retireEndpoint(dir string, change func(*Endpoint)) error {
 	e, err := ReadEndpoint(dir)
 	if err == nil {

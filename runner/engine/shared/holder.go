@@ -53,8 +53,8 @@ type HolderConfig struct {
 	// Backup writes a backup into a folder of this machine. Nil: requests for it are
 	// not found.
 	Backup func(ctx context.Context, dir string) (BackupReport, error)
-	// Yield begins to give the folder up to a process that requested it, and does not
-	// wait for the end. Nil: such a request is not found.
+	// Yield begins to give the folder up to a process that requested it, and returns
+	// before the folder is free. Nil: the Holder rejects such requests.
 	Yield func()
 	// Status handles GET requests for other paths, after the password was checked.
 	// Nil: they are not found.

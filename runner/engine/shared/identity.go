@@ -17,8 +17,8 @@ import (
 )
 
 // An Identity is the certificate by which a holder authenticates to clients, and the
-// password by which clients authenticate to it. The private key is in memory only. It
-// does not change.
+// password by which clients authenticate to it. The private key is in memory only. An
+// Identity does not change after NewIdentity.
 type Identity struct {
 	User, Password string
 	// Certificate is the certificate in PEM.

@@ -43,10 +43,10 @@ func (s *Store) Append(ctx context.Context, stream events.Stream, after events.R
 	return withBackendErr(ctx, s, func(ctx context.Context, b *backend) error { return b.Log.Append(ctx, stream, after, records...) })
 }
 
-// iterate yields the values of a backend, and continues with the next backend when one
-// is lost. read starts a loop behind the last value, which iterate has passed to
-// lastBeats. Without limited, iterate waits for an unresponsive holder as long as ctx
-// lasts.
+// iterate yields the values of the current backend, and continues with the next
+// backend when that one is lost. It passes each value to lastBeats before it yields
+// the value, so that read can start a loop behind the last value. Without limited,
+// iterate waits for an unresponsive holder as long as ctx lasts.
 func iterate[T any](ctx context.Context, s *Store, limited bool, read func(context.Context, *backend) iter.Seq2[T, error], lastBeats func(T)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var zero T
@@ -155,9 +155,9 @@ func (s *Store) Headers(ctx context.Context, q events.Query) iter.Seq2[events.He
 	return query(ctx, s, q, events.Scanner.Headers, func(h events.Header) events.Position { return h.Position })
 }
 
-// query yields the values of a method of events.Scanner for q. The function at returns
-// the position of a value, behind which the next backend continues, forwards or
-// backwards.
+// query yields the values of method, a method of events.Scanner, for q. at returns the
+// position of a value. After a takeover the next backend continues behind that
+// position, in the direction of q.
 func query[T any](ctx context.Context, s *Store, q events.Query, method func(events.Scanner, context.Context, events.Query) iter.Seq2[T, error], at func(T) events.Position) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		left := q
@@ -222,9 +222,9 @@ func (s *Store) owned() *ownedFolder {
 	return s.mu.current.owned
 }
 
-// Node returns the address of this node's outputs that a client in this folder puts
-// on record. It is that of the holder, or empty if the holder does not serve other
-// machines. The holder itself gets an empty string.
+// Node returns the address of outputs that a process with this folder writes into the
+// log: the address of the holder, if the holder serves other machines. It returns an
+// empty string otherwise, and in the holder itself.
 func (s *Store) Node() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -92,10 +92,10 @@ func (m *failoverReader) open() error {
 	return withBackendErr(m.ctx, m.store, func(_ context.Context, b *backend) error { return m.openOn(b) })
 }
 
-// openOn opens the blob at a backend unless it is open there. It holds no lock during
-// the request; if two goroutines open the blob at once, one of them closes its reader
-// again. It returns outputs.ErrClosed after Close, and the reason if the backend was
-// lost meanwhile.
+// openOn opens the blob at a backend, unless it is already open there. It holds no
+// lock during the request: if two goroutines open the blob at once, one of them closes
+// its reader again. openOn returns outputs.ErrClosed after Close. If the backend was
+// lost during the request, it returns the reason.
 func (m *failoverReader) openOn(b *backend) error {
 	m.mu.Lock()
 	closed, open := m.mu.closed, m.mu.backend == b
@@ -136,7 +136,8 @@ func (m *failoverReader) current() remote.Reader {
 // Retained returns the metadata of the blob.
 func (m *failoverReader) Retained() domain.Retained { return m.current().Retained() }
 
-// ReadAt reads at an offset, and reopens the blob after a takeover.
+// ReadAt implements io.ReaderAt. After a takeover it reopens the blob at the next
+// holder and reads there.
 func (m *failoverReader) ReadAt(p []byte, off int64) (int, error) {
 	if m.isClosed() {
 		return m.current().ReadAt(p, off) // which returns an ErrClosed
@@ -149,7 +150,8 @@ func (m *failoverReader) ReadAt(p []byte, off int64) (int, error) {
 	})
 }
 
-// Read reads from the current offset, and reopens the blob after a takeover.
+// Read implements io.Reader. After a takeover it reopens the blob at the next holder
+// and continues at the current offset.
 func (m *failoverReader) Read(p []byte) (int, error) {
 	if m.isClosed() {
 		return m.current().Read(p)

@@ -26,9 +26,10 @@ type ownedFolder struct {
 	before []domain.ProcessID
 }
 
-// acquire takes the lock of the folder, opens the stores, serves them and publishes
-// the endpoint. It returns an events.ErrInUse or outputs.ErrInUse if another process
-// has a lock. After an error it has closed the stores and released the lock.
+// acquire takes the lock of the folder, opens the stores, serves them to other
+// processes and publishes the endpoint. It returns an events.ErrInUse or
+// outputs.ErrInUse if another process has the lock of a store. After an error it has
+// closed the stores and released the lock.
 func (s *Store) acquire(ctx context.Context) (*backend, error) {
 	owner := storedir.Owner{Command: s.cfg.Command, Started: time.Now().UTC(), Shares: true}
 	log, err := embedded.Open(ctx, s.dir, embedded.Config{Owner: owner, Logger: s.cfg.Logger})
@@ -66,8 +67,8 @@ func (s *Store) acquire(ctx context.Context) (*backend, error) {
 const maxUnfinished = 64
 
 // UnfinishedHolders returns the earlier holders of a folder that did not end in order,
-// except self, at most maxUnfinished, the latest last. If no other process has the
-// lock of the folder, they are dead.
+// the latest last. It leaves out self, and returns at most the last maxUnfinished.
+// They are dead if no other process has the lock of the folder.
 func UnfinishedHolders(dir string, self domain.ProcessID) []domain.ProcessID {
 	last := LastEndpoint(dir)
 	all := append(slices.Clone(last.Before), last.Process)
@@ -81,8 +82,8 @@ func (h *ownedFolder) backup(ctx context.Context, dir string) (made BackupReport
 	return made, err
 }
 
-// yieldPeriod is how long a process that gave the folder up does not take the lock
-// again, so that the process that requested it can.
+// yieldPeriod is the time for which a process that gave the folder up on request does
+// not take the lock again. The process that sent the request can take it meanwhile.
 const yieldPeriod = 2 * time.Second
 
 // yield gives the folder up to a process that requested it. The backend ends; the
@@ -94,7 +95,8 @@ func (s *Store) yield(b *backend) {
 	b.end(errGone)
 }
 
-// yields reports whether the yieldPeriod of this process lasts.
+// yields reports whether this process gave the folder up less than a yieldPeriod ago,
+// and so must not take the lock.
 func (s *Store) yields() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

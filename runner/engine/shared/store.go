@@ -21,7 +21,7 @@ import (
 // process expires.
 const DefaultTimeout = 20 * time.Second
 
-// A Config says how a process opens a shared folder.
+// A Config configures how a process opens a shared folder.
 type Config struct {
 	// Command is the name of this process in the endpoint, as in "ledger run".
 	Command string
@@ -37,9 +37,10 @@ type Config struct {
 	// TookOver is called after this process has become the holder by a takeover, on a
 	// goroutine of its own that Close joins. Its context ends with the Store. May be nil.
 	TookOver func(ctx context.Context)
-	// ReadOnly opens the folder for a process that only reads, where no process
-	// serves it. It returns an events.ErrInUse if a process has begun to hold the
-	// folder. Nil: this process writes, and holds the folder if no other does.
+	// ReadOnly opens the folder for a process that only reads, while no process serves
+	// it. It returns an events.ErrInUse if another process has become the holder
+	// meanwhile. Nil: this process also writes, and becomes the holder if there is
+	// none.
 	ReadOnly func(context.Context) (Backend, error)
 	// Logger gets the warnings of the log and of the outputs. Nil: they are discarded.
 	Logger *slog.Logger
@@ -121,9 +122,9 @@ func (s *Store) waiting(w LockWait) {
 	}
 }
 
-// setCurrent makes a backend the current one. A store that writes searches for the
-// next one as soon as this one is lost, and not only for its next operation, so that
-// the other processes have a holder.
+// setCurrent makes a backend the current one. When it is lost, a Store that writes
+// starts the search for the next backend at once, and not only with its next
+// operation, so that the other processes soon have a holder again.
 func (s *Store) setCurrent(b *backend) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
