@@ -13,8 +13,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// allOrNone appends a batch with one invalid record and checks that the stream
-// is unchanged.
+// allOrNone appends three valid records and an invalid one in one call. It expects an
+// error, an unchanged stream, and success of the next append at the old length.
 func allOrNone(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -40,8 +40,9 @@ func allOrNone(ctx context.Context, h Harness) error {
 	}())
 }
 
-// staleAppendConflicts appends at revisions before and after the end and
-// checks that each is a Conflict without effect.
+// staleAppendConflicts appends at revisions before and after the end of a stream, and
+// at revision 1 of an empty stream. It expects a Conflict and an unchanged stream
+// each time.
 func staleAppendConflicts(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -71,13 +72,14 @@ func staleAppendConflicts(ctx context.Context, h Harness) error {
 	}())
 }
 
-// checkConflict returns an error unless an append of a new record to s after a
-// revision is a Conflict that names both.
+// checkConflict appends a new record to s after a revision. It returns an error
+// unless the append returns a Conflict that names the stream and the revision.
 func (b *fixture) checkConflict(ctx context.Context, s events.Stream, after events.Revision) error {
 	return b.checkRefused(ctx, s, after, b.records(1))
 }
 
-// checkRefused is checkConflict for given records.
+// checkRefused appends the given records. It returns an error unless the append
+// returns a Conflict that names the stream and the revision.
 func (b *fixture) checkRefused(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error {
 	err := b.Append(ctx, s, after, records...)
 	conflict, ok := errors.AsType[*events.Conflict](err)
@@ -87,8 +89,9 @@ func (b *fixture) checkRefused(ctx context.Context, s events.Stream, after event
 	return nil
 }
 
-// repeatIsNoOp repeats appends exactly and almost exactly, before and after
-// the store is opened again.
+// repeatIsNoOp repeats appends exactly and with one changed field. It does so at the
+// end of the stream, after later records, and after the store is opened again. A
+// store that remembers only recent appends in memory fails the last two.
 func repeatIsNoOp(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -125,8 +128,9 @@ func repeatIsNoOp(ctx context.Context, h Harness) error {
 	}())
 }
 
-// checkRepeats appends every run of consecutive stored records again and
-// expects success without effect.
+// checkRepeats appends every run of consecutive stored records again, at its
+// revision. It expects success and an unchanged stream. The runs include ones that
+// span several original appends.
 func (b *fixture) checkRepeats(ctx context.Context, held []events.Record) error {
 	for from := range held {
 		for to := from + 1; to <= len(held); to++ {
@@ -138,8 +142,9 @@ func (b *fixture) checkRepeats(ctx context.Context, held []events.Record) error 
 	return b.checkStream(ctx, "repeat-1", held)
 }
 
-// checkNearRepeats appends records that differ from the stored ones in one
-// field and expects conflicts.
+// checkNearRepeats appends records that are nearly a repeat and expects a Conflict
+// for each: one field differs, a new record follows the last stored one, or the
+// record has another revision in the stream. The stream must not change.
 func (b *fixture) checkNearRepeats(ctx context.Context, held []events.Record) error {
 	last := events.Revision(len(held) - 1)
 	for name, change := range fieldChanges(b.mint) {
@@ -162,8 +167,8 @@ func (b *fixture) checkNearRepeats(ctx context.Context, held []events.Record) er
 	return b.checkStream(ctx, "repeat-1", held)
 }
 
-// fieldChanges returns, for each field of a record, a change that keeps the
-// record valid.
+// fieldChanges returns, for each field of a record, a function that changes the field
+// and keeps the record valid. The keys are the names of the fields, for error texts.
 func fieldChanges(mint *domain.Mint) map[string]func(*events.Record) {
 	return map[string]func(*events.Record){
 		"id":       func(r *events.Record) { r.ID = mint.Event() },
@@ -175,8 +180,8 @@ func fieldChanges(mint *domain.Mint) map[string]func(*events.Record) {
 	}
 }
 
-// invalidChangesNothing appends each kind of invalid record and checks that
-// the stream is unchanged.
+// invalidChangesNothing appends without a stream name, without records, and with each
+// kind of invalid record. It expects ErrBadRecord and an unchanged stream each time.
 func invalidChangesNothing(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -208,7 +213,8 @@ func invalidChangesNothing(ctx context.Context, h Harness) error {
 	}())
 }
 
-// checkInvalid returns an error unless the append is an ErrBadRecord.
+// checkInvalid returns an error unless the append returns ErrBadRecord. name
+// describes the fault in the error text.
 func (b *fixture) checkInvalid(ctx context.Context, name string, s events.Stream, after events.Revision, records ...events.Record) error {
 	if err := b.Append(ctx, s, after, records...); !errors.Is(err, events.ErrBadRecord) {
 		return fmt.Errorf("Append with %s = %v, want ErrBadRecord", name, err)
@@ -216,8 +222,8 @@ func (b *fixture) checkInvalid(ctx context.Context, name string, s events.Stream
 	return nil
 }
 
-// invalidations returns a change for each way in which a record can be
-// invalid.
+// invalidations returns, for each way in which a record can be invalid, a function
+// that makes a valid record invalid. The keys describe the fault, for error texts.
 func invalidations() map[string]func(*events.Record) {
 	return map[string]func(*events.Record){
 		"a zero ID":         func(r *events.Record) { r.ID = domain.EventID{} },
@@ -229,8 +235,9 @@ func invalidations() map[string]func(*events.Record) {
 	}
 }
 
-// oneOfManyWins races several appends at one revision, repeatedly, and expects
-// one winner each time.
+// oneOfManyWins lets eight goroutines append at the same revision, in eight rounds.
+// It expects exactly one success in each round and only the records of the winners in
+// the stream. The check does not depend on which goroutine wins.
 func oneOfManyWins(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -252,11 +259,13 @@ func oneOfManyWins(ctx context.Context, h Harness) error {
 	}())
 }
 
-// raceStream is the stream of the concurrent appends.
+// raceStream is the stream of the concurrent appends. The saboteur of the law acts on
+// this stream only.
 const raceStream = "race-1"
 
-// race appends concurrently after the stored records and returns the records
-// of the winner.
+// race starts eight concurrent appends after the held records, waits for all of them
+// and returns the records of the winner. It returns an error if there is not exactly
+// one winner, or if a loser gets an error other than a Conflict.
 func (b *fixture) race(ctx context.Context, held []events.Record) ([]events.Record, error) {
 	const many = 8
 	var appends [many][]events.Record
@@ -286,8 +295,9 @@ func (b *fixture) race(ctx context.Context, held []events.Record) ([]events.Reco
 	return winner, nil
 }
 
-// survivesPowerCut cuts the power after acknowledged appends and expects them
-// after the store is opened again.
+// survivesPowerCut cuts the power four times, each time after acknowledged appends to
+// two streams. After each cut it opens the storage again and expects every
+// acknowledged record. It returns ErrNotApplicable if the harness cannot cut power.
 func survivesPowerCut(ctx context.Context, h Harness) error {
 	if h.CutPower == nil {
 		return lawtest.ErrNotApplicable
@@ -321,8 +331,8 @@ func survivesPowerCut(ctx context.Context, h Harness) error {
 	return b.end(nil)
 }
 
-// extend appends n new records to a stream with the given records and returns
-// all of them.
+// extend appends n new records to a stream that has the held records. It returns the
+// held and the new records, and after an error the held ones alone.
 func (b *fixture) extend(ctx context.Context, s events.Stream, held []events.Record, n int) ([]events.Record, error) {
 	more, err := b.add(ctx, s, events.Revision(len(held)), n)
 	return append(held, more...), err

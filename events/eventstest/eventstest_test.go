@@ -11,11 +11,14 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
+// A Slice is the reference of every other law test, so it must keep each law itself.
 func TestSliceKeepsEveryLaw(t *testing.T) {
 	t.Parallel()
 	Test(t, func(*testing.T) Harness { return SliceHarness() })
 }
 
+// A saboteur that several laws catch does not show that its own law's check works.
+// The test runs every check on every saboteur.
 func TestEverySaboteurIsCaughtByItsLawAlone(t *testing.T) {
 	t.Parallel()
 	lawtest.TestSuite(t, Laws())
@@ -38,6 +41,7 @@ func TestEverySaboteurIsCaughtByItsLawAlone(t *testing.T) {
 	}
 }
 
+// A harness without CutPower skips exactly the law about power cuts.
 func TestStorageWithoutPowerMakesOneLawNotApplicable(t *testing.T) {
 	t.Parallel()
 	for _, law := range Laws() {
@@ -50,6 +54,8 @@ func TestStorageWithoutPowerMakesOneLawNotApplicable(t *testing.T) {
 	}
 }
 
+// Compare finds no difference between two correct stores. LEDGER_TEST_LONG raises the
+// number of histories from 20 to 100.
 func TestSameHistoryOnTwoSlices(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(20)
@@ -59,6 +65,8 @@ func TestSameHistoryOnTwoSlices(t *testing.T) {
 	TestSame(t, seeds, SliceHarness, SliceHarness)
 }
 
+// Random histories find the saboteurs whose faults a single caller can observe, and
+// shrink to at most six steps.
 func TestHistoriesTellSaboteursFromTheSlice(t *testing.T) {
 	t.Parallel()
 	for law, saboteur := range map[string]func() Harness{
@@ -81,6 +89,8 @@ func TestHistoriesTellSaboteursFromTheSlice(t *testing.T) {
 	}
 }
 
+// A seed always gives the same steps, and 300 steps include each kind of step and
+// each result of an append.
 func TestHistoriesAreTheSameForASeedAndHoldEverything(t *testing.T) {
 	t.Parallel()
 	seen := map[string]int{}

@@ -11,15 +11,19 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A fixture is the store under a check and a source of records for it.
+// A fixture is the store under a check with the harness that opens it and a source of
+// records. The records depend only on the number of records made before, so a check
+// appends the same records in each run. The methods that make records must not run
+// concurrently.
 type fixture struct {
-	Harness
-	events.Store
-	mint *domain.Mint
-	made int
+	Harness                   // opens, closes and cuts the storage
+	events.Store              // the open store; replaced by open
+	mint         *domain.Mint // of event IDs, with a fixed clock and seed
+	made         int          // number of records made
 }
 
-// begin opens the storage of h for the first time.
+// begin opens the storage of h for the first time and returns a fixture over it.
+// After an error of Open the check must return, because no store is open.
 func begin(ctx context.Context, h Harness) (*fixture, error) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	entropy := rand.NewChaCha8([32]byte{1})
@@ -27,6 +31,8 @@ func begin(ctx context.Context, h Harness) (*fixture, error) {
 	return b, b.open(ctx)
 }
 
+// open opens the storage and replaces the store of the fixture. The caller has closed
+// or cut the previous store.
 func (b *fixture) open(ctx context.Context) (err error) {
 	if b.Store, err = b.Open(ctx); err != nil {
 		return fmt.Errorf("open the store: %w", err)
@@ -34,7 +40,9 @@ func (b *fixture) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// end closes the store. It returns err, or the error of Close if err is nil.
+// end closes the store at the end of a check. It returns err, the result of the
+// check. If err is nil, it returns the error of Close: a store that does not close
+// fails the check.
 func (b *fixture) end(err error) error {
 	if closing := b.Close(b.Store); err == nil && closing != nil {
 		return fmt.Errorf("close the store: %w", closing)
@@ -42,7 +50,8 @@ func (b *fixture) end(err error) error {
 	return err
 }
 
-// reopen closes the store and opens it again.
+// reopen closes the store and opens the same storage again. The records must survive
+// it.
 func (b *fixture) reopen(ctx context.Context) error {
 	if err := b.end(nil); err != nil {
 		return err
@@ -50,7 +59,8 @@ func (b *fixture) reopen(ctx context.Context) error {
 	return b.open(ctx)
 }
 
-// records makes n distinct records.
+// records makes n valid records that differ from all earlier ones. They have data and
+// metadata, seven kinds and three versions in turn, and times one microsecond apart.
 func (b *fixture) records(n int) []events.Record {
 	records := make([]events.Record, n)
 	for i := range records {
@@ -67,7 +77,8 @@ func (b *fixture) records(n int) []events.Record {
 	return records
 }
 
-// add appends n new records to a stream of length after and returns them.
+// add appends n new records to a stream of length after and returns them. It returns
+// an error that names the call if the append fails.
 func (b *fixture) add(ctx context.Context, s events.Stream, after events.Revision, n int) ([]events.Record, error) {
 	records := b.records(n)
 	if err := b.Append(ctx, s, after, records...); err != nil {
@@ -76,8 +87,8 @@ func (b *fixture) add(ctx context.Context, s events.Stream, after events.Revisio
 	return records, nil
 }
 
-// checkStream returns an error unless a stream consists of exactly these
-// records.
+// checkStream reads a stream from its start. It returns an error unless the stream
+// consists of exactly these records, equal in all fields.
 func (b *fixture) checkStream(ctx context.Context, s events.Stream, want []events.Record) error {
 	entries, err := collect(b.Read(ctx, s, 0))
 	if err != nil {
@@ -89,8 +100,8 @@ func (b *fixture) checkStream(ctx context.Context, s events.Stream, want []event
 	return checkEntries(entries, s, 0, want)
 }
 
-// checkEntries returns an error unless entries are these records of a stream,
-// after the given revision.
+// checkEntries returns an error unless entries are the wanted records of stream s at
+// the revisions after+1, after+2 and so on. It does not compare positions.
 func checkEntries(entries []events.Entry, s events.Stream, after events.Revision, want []events.Record) error {
 	for i, e := range entries {
 		at := after + events.Revision(i+1)
@@ -107,13 +118,16 @@ func checkEntries(entries []events.Entry, s events.Stream, after events.Revision
 	return nil
 }
 
-// formatEntry returns all fields of an entry but its position.
+// formatEntry returns all fields of an entry except its position, for error texts and
+// for comparing two stores. Each store chooses its own positions.
 func formatEntry(e events.Entry) string {
 	return fmt.Sprintf("%s@%d{%s %s v%d %s %s %s}", e.Stream, e.Revision, e.ID, e.Kind, e.Version, e.Time, e.Data, e.Metadata)
 }
 
-// collect reads a loop to its end and checks the rule of iterators: an error
-// comes with a zero Entry, once, as the last value.
+// collect reads a loop to its end and returns the entries and the final error. It
+// also checks the rule of iterators: an error comes with a zero Entry, at most once,
+// as the last value. A loop that breaks the rule yields no entries and an error that
+// says how.
 func collect(seq iter.Seq2[events.Entry, error]) ([]events.Entry, error) {
 	var entries []events.Entry
 	var failed error

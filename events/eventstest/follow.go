@@ -9,8 +9,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// followerMissesNothing checks a follower while it catches up, from every
-// position, and during concurrent appends.
+// followerMissesNothing checks a follower in three situations: while it starts to
+// wait, from every position of the log, and during concurrent appends.
 func followerMissesNothing(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -27,8 +27,10 @@ func followerMissesNothing(ctx context.Context, h Harness) error {
 	}())
 }
 
-// checkCatchUp follows an empty store and appends from inside CaughtUp, so
-// that the records arrive exactly when the follower starts to wait.
+// checkCatchUp follows an empty store and appends from inside CaughtUp, in five
+// rounds. The records arrive exactly between the last read of the follower and its
+// wait, where a lost wake-up would show. It also checks that CaughtUp is called once
+// for each round, with the position of the last yielded entry.
 func (b *fixture) checkCatchUp(ctx context.Context) error {
 	const stream, rounds = "follow-1", 5
 	var held []events.Record
@@ -65,7 +67,9 @@ func (b *fixture) checkCatchUp(ctx context.Context) error {
 	return failed
 }
 
-// checkResume follows from every position to the end.
+// checkResume follows from the position of every entry until the follower has caught
+// up. It expects the entries after that position, in order, and CaughtUp with the
+// last position of the log.
 func (b *fixture) checkResume(ctx context.Context) error {
 	all, err := collect(b.ReadAll(ctx, events.Position{}))
 	if err != nil {
@@ -94,8 +98,9 @@ func (b *fixture) checkResume(ctx context.Context) error {
 	return nil
 }
 
-// checkLiveAppends follows while four goroutines append, each to its own
-// stream, and compares the followed entries with ReadAll.
+// checkLiveAppends follows while four goroutines append, each to its own stream. The
+// order of the appends varies, so it compares the followed entries with ReadAll of
+// the finished log. It joins the goroutines before it returns.
 func (b *fixture) checkLiveAppends(ctx context.Context) error {
 	const writers, appends = 4, 15
 	before, err := collect(b.ReadAll(ctx, events.Position{}))

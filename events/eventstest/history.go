@@ -14,12 +14,13 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A Step is one operation on a store.
+// A Step is one operation of a caller on a store. It is a value: the same step runs
+// on each of the compared stores.
 type Step struct {
-	Do      string // append, read, all, follow or reopen
-	Stream  events.Stream
-	After   events.Revision // of append and read; for all and follow, how many entries to skip
-	Records []events.Record
+	Do      string          // append, read, all (ReadAll), follow or reopen
+	Stream  events.Stream   // of append and read
+	After   events.Revision // append, read: the revision; all, follow: the entries to skip
+	Records []events.Record // of append; may be invalid on purpose
 }
 
 // String describes the step.
@@ -35,9 +36,10 @@ func (s Step) String() string {
 	return fmt.Sprintf("%s after %d entries", s.Do, s.After)
 }
 
-// RandomHistory returns n steps that depend only on the seed: appends that
-// succeed, conflict, repeat or are invalid, and among them reads, follows and
-// reopenings.
+// RandomHistory returns n steps that depend only on the seed. Two of five steps
+// append new records. The others repeat an append, conflict, append an invalid
+// record, read, follow or reopen the store. It uses four streams, so that appends
+// often meet.
 func RandomHistory(seed uint64, n int) []Step {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	key := [32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16), byte(seed >> 24)}
@@ -50,14 +52,19 @@ func RandomHistory(seed uint64, n int) []Step {
 	return steps
 }
 
-// A stepGenerator makes random steps. It tracks the records that its appends
-// leave in each stream.
+// A stepGenerator makes the steps of one history. It tracks the records of its fresh
+// appends, so that it can repeat some and name revisions around the end of a stream.
+// An append at a random revision may succeed as well. Then held is shorter than the
+// stream, and later fresh appends conflict.
 type stepGenerator struct {
-	rng  *rand.Rand
-	mint *domain.Mint
-	held map[events.Stream][]events.Record
+	rng  *rand.Rand                        // decides every choice
+	mint *domain.Mint                      // of event IDs, from the seed
+	held map[events.Stream][]events.Record // the records of the fresh appends to each stream
 }
 
+// step returns the next step. It draws k from 20 numbers, and the cases give each
+// kind of step its share. A repeat in a stream without records becomes an append at a
+// random revision.
 func (w *stepGenerator) step() Step {
 	stream := events.Stream(fmt.Sprintf("s-%d", w.rng.IntN(4)))
 	length := len(w.held[stream])
@@ -80,15 +87,17 @@ func (w *stepGenerator) step() Step {
 	return Step{Do: "reopen"}
 }
 
-// fresh returns an append of new records at the end.
+// fresh returns an append of one to four new records at the end of held, and adds the
+// records to held.
 func (w *stepGenerator) fresh(s events.Stream) Step {
 	records, length := w.records(1+w.rng.IntN(4)), len(w.held[s])
 	w.held[s] = append(w.held[s], records...)
 	return Step{Do: "append", Stream: s, After: events.Revision(length), Records: records}
 }
 
-// repeat returns an append of stored records, sometimes at another revision or
-// with a new record after them.
+// repeat returns an append of records that the stream has, at the revision where they
+// are. One of five such steps names the next revision instead, and one of four adds a
+// new record at the end; most of these conflict.
 func (w *stepGenerator) repeat(s events.Stream) Step {
 	held := w.held[s]
 	from := w.rng.IntN(len(held))
@@ -99,6 +108,8 @@ func (w *stepGenerator) repeat(s events.Stream) Step {
 	return Step{Do: "append", Stream: s, After: events.Revision(from + w.rng.IntN(5)/4), Records: records}
 }
 
+// records makes n valid records with random kinds, versions and times. Most have
+// little data and a few have up to 16 KiB.
 func (w *stepGenerator) records(n int) []events.Record {
 	records := make([]events.Record, n)
 	for i := range records {
@@ -113,9 +124,10 @@ func (w *stepGenerator) records(n int) []events.Record {
 	return records
 }
 
-// Compare runs the steps on two implementations and returns the first
-// observable difference, or nil. It does not compare positions, which are each
-// store's own, but checks that they increase.
+// Compare runs the steps on new stores of two implementations and returns the first
+// observable difference, or nil. It compares entries, their order and the classes of
+// errors. It does not compare positions, because each store chooses its own; it
+// checks that they increase. It closes both stores before it returns.
 func Compare(ctx context.Context, steps []Step, left, right Harness) error {
 	l, err := begin(ctx, left)
 	if err != nil {
@@ -135,8 +147,8 @@ func Compare(ctx context.Context, steps []Step, left, right Harness) error {
 	return r.end(l.end(nil))
 }
 
-// observe runs a step and returns everything that a caller can observe, as
-// text.
+// observe runs a step and returns its observable result as text: the entries without
+// positions and the class of the error.
 func (b *fixture) observe(ctx context.Context, step Step) string {
 	switch step.Do {
 	case "append":
@@ -155,7 +167,8 @@ func (b *fixture) observe(ctx context.Context, step Step) string {
 	return "unknown step " + step.Do
 }
 
-// place returns the position of the nth entry, or zero for n = 0.
+// place returns the position of the nth entry of the log. For n = 0 it returns the
+// start. If the log has fewer entries, it returns the position of the last one.
 func (b *fixture) place(ctx context.Context, n events.Revision) (p events.Position) {
 	if n == 0 {
 		return p
@@ -168,7 +181,9 @@ func (b *fixture) place(ctx context.Context, n events.Revision) (p events.Positi
 	return p
 }
 
-// errorClass returns the sentinel of an error as text, or the whole error.
+// errorClass returns the text of the sentinel in an error. Stores word their errors
+// differently, and callers match only sentinels. An unknown error is returned in
+// full; nil is "<nil>".
 func errorClass(err error) string {
 	for _, known := range []error{events.ErrConflict, events.ErrBadRecord, events.ErrClosed, errStop} {
 		if errors.Is(err, known) {
@@ -178,8 +193,9 @@ func errorClass(err error) string {
 	return fmt.Sprint(err)
 }
 
-// formatEntries returns entries and the final error as text, and reports
-// positions that do not increase.
+// formatEntries returns one line for each entry and then the class of the final
+// error. It adds a text before an entry whose position does not increase, which no
+// correct store yields; that makes the result differ.
 func formatEntries(entries []events.Entry, err error) string {
 	var b strings.Builder
 	last := events.Position{}
@@ -193,9 +209,10 @@ func formatEntries(entries []events.Entry, err error) string {
 	return b.String() + errorClass(err)
 }
 
-// TestSame runs the histories of the seeds 1 to seeds on two implementations;
-// left and right return harnesses over new storage. It fails with the seed and
-// a minimized history if the implementations differ.
+// TestSame compares two implementations on the random histories of the seeds 1 to
+// seeds. left and right return harnesses over new storage and are called for every
+// run. The first history with a difference fails the test: TestSame shrinks it and
+// prints the seed, the remaining steps and the difference.
 func TestSame(t *testing.T, seeds uint64, left, right func() Harness) {
 	for seed := uint64(1); seed <= seeds; seed++ {
 		steps := RandomHistory(seed, 60)
@@ -208,8 +225,10 @@ func TestSame(t *testing.T, seeds uint64, left, right func() Harness) {
 	}
 }
 
-// shrink removes halves, quarters and so on of the steps as long as the
-// remaining steps still fail.
+// shrink returns a shorter list of steps for which fails still returns true. It tries
+// to remove each half, then each quarter, down to single steps, and keeps each
+// removal that still fails. The result is not always the shortest list. fails runs
+// O(n) times for each size.
 func shrink(steps []Step, fails func([]Step) bool) []Step {
 	for size := len(steps) / 2; size > 0; size /= 2 {
 		for from := 0; from+size <= len(steps); {
@@ -224,7 +243,7 @@ func shrink(steps []Step, fails func([]Step) bool) []Step {
 	return steps
 }
 
-// formatSteps returns the steps, one on each line.
+// formatSteps returns the steps as text, one on each line, indented.
 func formatSteps(steps []Step) string {
 	var b strings.Builder
 	for _, s := range steps {

@@ -11,15 +11,16 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// ErrHangs is the cause with which a check ends whose store does not respond
-// within hangTimeout.
+// ErrHangs is the cause of the context of a check that ran longer than hangTimeout. A
+// store that does not respond ends its check with this error.
 var ErrHangs = fmt.Errorf("the store hangs: %w", context.DeadlineExceeded)
 
-// hangTimeout bounds a check. It is far longer than any store needs.
+// hangTimeout bounds a check. It is far longer than any correct store needs, so a
+// slow machine does not reach it.
 const hangTimeout = 2 * time.Minute
 
-// A Harness gives a check access to one implementation over storage of its
-// own.
+// A Harness gives a check access to one implementation over storage of its own. A
+// check calls its functions one after the other, from one goroutine.
 type Harness struct {
 	// Open opens the store: empty the first time, and later with the records in
 	// the storage. A check has at most one store open at a time.
@@ -36,7 +37,9 @@ type Harness struct {
 // A Law is a promise of events.Store, checked on the store of a [Harness].
 type Law = lawtest.Law[Harness]
 
-// law returns a Law whose check fails with ErrHangs after hangTimeout.
+// law returns a Law of this package. Its context ends with ErrHangs after
+// hangTimeout. check verifies the promise on one harness. saboteur returns a harness
+// over a store that breaks this promise. A new [Slice] serves as the correct store.
 func law(name, sentence string, check func(context.Context, Harness) error, saboteur func() Harness) Law {
 	return Law{
 		Name: name, Sentence: sentence,
@@ -50,7 +53,8 @@ func law(name, sentence string, check func(context.Context, Harness) error, sabo
 	}
 }
 
-// Laws returns every law of a Store, each with its saboteur.
+// Laws returns the laws of a Store, each with its sentence, its check and its
+// saboteur. The names and sentences are part of docs/laws.md.
 func Laws() []Law {
 	return []Law{
 		law("reads back in order", "What was appended is read back in the order of appending, field for field, also after the store was opened again.", readsBackInOrder, swapsEntries),
@@ -78,13 +82,14 @@ func Laws() []Law {
 	}
 }
 
-// Test checks every law on the implementation whose harnesses open returns, a
-// fresh one for each law, in parallel subtests. A law that does not apply is
-// skipped by name.
+// Test checks every law on an implementation, each in a parallel subtest. open
+// returns a fresh harness for each law; it may call t.Cleanup for its storage. A
+// subtest is skipped if its law is not applicable to the harness.
 func Test(t *testing.T, open func(t *testing.T) Harness) {
 	lawtest.Test(t, Laws(), func(t *testing.T, _ Law) Harness { return open(t) })
 }
 
-// Report writes one line for each law and its saboteur, as [lawtest.Report]
-// does.
+// Report checks every law on a Slice and on the law's saboteur. It writes one line
+// for each law to w, as [lawtest.Report] does, and returns an error if a law rejects
+// the Slice or accepts its saboteur, or if w fails.
 func Report(ctx context.Context, w io.Writer) error { return lawtest.Report(ctx, w, Laws()) }

@@ -13,11 +13,13 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// queryStreams are names and categories of which some are prefixes of others.
+// queryStreams are the streams of the query checks. Some names and categories are
+// prefixes of others, so that a filter that compares too few bytes selects too much.
 var queryStreams = []events.Stream{"query-1", "query-10", "query-1-2", "quer-1", "queryx-1", "query"}
 
-// queryFilters runs random queries over random records and compares the
-// results with expectedEntries.
+// queryFilters appends 150 random records and runs 150 random queries over them. It
+// compares each result with expectedEntries, which filters in memory. The first query
+// has no bounds and no filter. The seed is fixed, so a failure repeats.
 func queryFilters(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -47,8 +49,10 @@ func queryFilters(ctx context.Context, h Harness) error {
 	}())
 }
 
-// appendVaried appends at least n records of several kinds, times and sizes to
-// several streams, and returns all entries.
+// appendVaried appends at least n records to queryStreams, in random order, and
+// returns all entries of the store. The records have few kinds and times, so that a
+// filter selects several of them. Some have no metadata, and some have up to 3 KiB of
+// data.
 func (b *fixture) appendVaried(ctx context.Context, rng *rand.Rand, n int) ([]events.Entry, error) {
 	lengths := map[events.Stream]events.Revision{}
 	for made := 0; made < n; {
@@ -72,19 +76,20 @@ func (b *fixture) appendVaried(ctx context.Context, rng *rand.Rand, n int) ([]ev
 	return collect(b.ReadAll(ctx, events.Position{}))
 }
 
-// queryTime returns one of few times, so that bounds of queries coincide with
-// times of records.
+// queryTime returns one of 20 times. There are few, so that the bounds of a query are
+// often equal to the time of a record, where an inclusive bound shows.
 func queryTime(rng *rand.Rand) time.Time {
 	return time.Date(2026, 3, 1, 12, 0, 0, 1000*rng.IntN(20), time.UTC)
 }
 
-// randomQuery returns a valid query with random fields and bounds at positions
-// of entries.
+// randomQuery returns a valid query. Each field is set with the probability 1/one of
+// its row. After and Through are positions of entries of all, which must not be
+// empty.
 func randomQuery(rng *rand.Rand, all []events.Entry) (q events.Query) {
 	place := func() events.Position { return all[rng.IntN(len(all))].Position }
 	for _, of := range []struct {
-		one int
-		set func()
+		one int    // the field is set in one of so many queries
+		set func() // sets the field of q
 	}{
 		{3, func() {
 			q.Kinds = append(q.Kinds, fmt.Sprintf("Kind%d", rng.IntN(7)), fmt.Sprintf("Kind%d", rng.IntN(9)))
@@ -108,7 +113,9 @@ func randomQuery(rng *rand.Rand, all []events.Entry) (q events.Query) {
 	return q
 }
 
-// expectedEntries filters all entries by the definition of a query.
+// expectedEntries returns the entries that a correct store yields for q. all are the
+// entries of the store in order of position. This is the definition of a query, and
+// it does not use the store.
 func expectedEntries(all []events.Entry, q events.Query) (want []events.Entry) {
 	for _, e := range all {
 		after, through := e.Position.Compare(q.After), e.Position.Compare(q.Through)
@@ -126,14 +133,13 @@ func expectedEntries(all []events.Entry, q events.Query) (want []events.Entry) {
 	return want
 }
 
-// formatQuery returns the fields of a query for an error text.
+// formatQuery returns all fields of a query, for an error text.
 func formatQuery(q events.Query) string {
 	return fmt.Sprintf("kinds %q categories %q prefixes %q since %s until %s stream %q backward %t after %s through %s",
 		q.Kinds, q.Categories, q.Prefixes, q.Since.Format(time.RFC3339Nano), q.Until.Format(time.RFC3339Nano), q.Stream, q.Backward, q.After, q.Through)
 }
 
-// formatPositions returns the number and the positions of entries for an error
-// text.
+// formatPositions returns the number and the positions of entries, for an error text.
 func formatPositions(entries []events.Entry) string {
 	text := fmt.Sprintf("%d entries at", len(entries))
 	for _, e := range entries {
@@ -142,10 +148,12 @@ func formatPositions(entries []events.Entry) string {
 	return text
 }
 
-// sameEntry reports whether two entries are equal in all fields.
+// sameEntry reports whether two entries are equal in all fields, including the
+// position.
 func sameEntry(a, b events.Entry) bool { return sameLocation(a, b) && sameRecord(a.Record, b.Record) }
 
-// pagesAreTheWhole reads several queries in pages while the log grows.
+// pagesAreTheWhole reads five queries in pages while the log grows: forward,
+// backward, of one stream in both directions, and filtered by kind.
 func pagesAreTheWhole(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -164,9 +172,10 @@ func pagesAreTheWhole(ctx context.Context, h Harness) error {
 	}())
 }
 
-// checkPages reads a query in pages of three, each after the last entry of the
-// page before, and appends between pages. A forward query includes the new
-// records; a backward one does not.
+// checkPages reads a query in pages of three entries, each after the last entry of
+// the page before. It appends a record to the stream fresh after each of the first
+// three pages. A forward query must include these records; a backward query must not,
+// because it starts at the old end.
 func (b *fixture) checkPages(ctx context.Context, q events.Query, fresh events.Stream) error {
 	for i, s := range []events.Stream{"page-1", "page-2"} {
 		length, err := b.length(ctx, s)
@@ -212,14 +221,15 @@ func (b *fixture) checkPages(ctx context.Context, q events.Query, fresh events.S
 	return nil
 }
 
-// length returns the length of a stream.
+// length reads a stream to its end and returns the number of its entries.
 func (b *fixture) length(ctx context.Context, s events.Stream) (events.Revision, error) {
 	entries, err := collect(b.Read(ctx, s, 0))
 	return events.Revision(len(entries)), err
 }
 
-// partsAreTheWhole splits queries into 1 to 19 parts and compares the parts in
-// sequence with the query.
+// partsAreTheWhole splits queries into 1 to 19 parts. The parts, read one after the
+// other, must yield the entries of the query. It then splits a query without an end,
+// appends, and expects the new records in the last part.
 func partsAreTheWhole(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -238,7 +248,8 @@ func partsAreTheWhole(ctx context.Context, h Harness) error {
 				}
 			}
 		}
-		// What is appended after the call is in the last part.
+		// The last part has no end, so it includes records that are appended after
+		// Split.
 		queries, err := events.Split(ctx, b.Store, events.Query{}, 4)
 		if err != nil {
 			return err
@@ -254,8 +265,9 @@ func partsAreTheWhole(ctx context.Context, h Harness) error {
 	}())
 }
 
-// checkSplit splits a query and compares its parts in sequence with the
-// expected entries.
+// checkSplit splits q into at most the given number of parts. It returns an error if
+// Split returns no parts or too many, or if the parts in sequence do not yield the
+// expected entries. all are the entries of the store.
 func (b *fixture) checkSplit(ctx context.Context, q events.Query, parts int, all []events.Entry) error {
 	queries, err := events.Split(ctx, b.Store, q, parts)
 	if err != nil || len(queries) == 0 || len(queries) > parts {
@@ -267,8 +279,8 @@ func (b *fixture) checkSplit(ctx context.Context, q events.Query, parts int, all
 	return nil
 }
 
-// checkParts returns an error unless the queries in sequence yield these
-// entries.
+// checkParts scans the queries one after the other. It returns an error unless
+// together they yield exactly the wanted entries, in order.
 func (b *fixture) checkParts(ctx context.Context, queries []events.Query, want []events.Entry) error {
 	var got []events.Entry
 	for _, q := range queries {
@@ -284,8 +296,9 @@ func (b *fixture) checkParts(ctx context.Context, queries []events.Query, want [
 	return nil
 }
 
-// lentIsTheSame compares Lend and Headers with the expected entries of random
-// queries.
+// lentIsTheSame runs 60 random queries with Lend and with Headers. It compares the
+// lent entries and the headers with expectedEntries. A header must have the size of
+// the whole record.
 func lentIsTheSame(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -303,7 +316,8 @@ func lentIsTheSame(ctx context.Context, h Harness) error {
 				q = events.Query{}
 			}
 			want := expectedEntries(all, q)
-			// The bytes are copied in the body of the loop, and compared after it.
+			// A lent entry is valid only in the body of the loop, so cloneEntries
+			// copies it there.
 			lent, err := collect(cloneEntries(events.Lend(ctx, b.Store, q)))
 			if err != nil || !slices.EqualFunc(lent, want, sameEntry) {
 				return fmt.Errorf("Lend(%s) yields %s and the error %v, want %s", formatQuery(q), formatPositions(lent), err, formatPositions(want))
@@ -323,7 +337,9 @@ func lentIsTheSame(ctx context.Context, h Harness) error {
 	}())
 }
 
-// cloneEntries copies each entry while the store still lends its bytes.
+// cloneEntries returns a loop over copies of the entries of loop. It copies each
+// entry in the body of the inner loop, where the lent bytes are valid, so its caller
+// may keep them.
 func cloneEntries(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		for e, err := range loop {
@@ -335,8 +351,9 @@ func cloneEntries(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, e
 	}
 }
 
-// badQueriesYieldNothing passes invalid filters to every kind of query and
-// expects ErrBadQuery.
+// badQueriesYieldNothing passes each kind of invalid filter to Scan, Lend, Headers,
+// Follow and Split. It expects ErrBadQuery and no entry or part. Split into 0 parts
+// must fail in the same way.
 func badQueriesYieldNothing(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -376,7 +393,8 @@ func badQueriesYieldNothing(ctx context.Context, h Harness) error {
 	}())
 }
 
-// headerEntries converts headers to entries without data.
+// headerEntries returns a loop over entries with the fields of the headers and
+// without data, so that checks can use one type of loop.
 func headerEntries(loop iter.Seq2[events.Header, error]) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		for h, err := range loop {
@@ -391,8 +409,8 @@ func headerEntries(loop iter.Seq2[events.Header, error]) iter.Seq2[events.Entry,
 	}
 }
 
-// filteredFollowerMissesNothing follows with a filter over matching and other
-// records.
+// filteredFollowerMissesNothing follows with a filter over a log of 40 matching and
+// 40 other records, and then while records of both kinds are appended.
 func filteredFollowerMissesNothing(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -409,8 +427,10 @@ func filteredFollowerMissesNothing(ctx context.Context, h Harness) error {
 	}())
 }
 
-// checkFilteredFollower appends from inside CaughtUp: other records, matching
-// ones, and both in turn.
+// checkFilteredFollower appends from inside CaughtUp, in rounds with matching
+// records, with other records, and with both. At each CaughtUp it compares the
+// yielded entries with expectedEntries. It also expects CaughtUp with the last
+// position of the log, even if the filter rejects the last record.
 func (b *fixture) checkFilteredFollower(ctx context.Context) error {
 	const rounds = 7
 	filter := events.Filter{Categories: []string{"seen"}, Kinds: []string{"Kind1", "Kind2", "Kind3", "Kind4"}}
@@ -449,7 +469,8 @@ func (b *fixture) checkFilteredFollower(ctx context.Context) error {
 	return failed
 }
 
-// round appends the records of the nth round.
+// round appends five records to each stream of round n. The filter of the check
+// rejects the stream passed-1.
 func (b *fixture) round(ctx context.Context, n int) error {
 	for _, s := range [][]events.Stream{{"passed-1", "seen-1"}, {"passed-1"}, {"seen-1"}}[n%3] {
 		length, err := b.length(ctx, s)

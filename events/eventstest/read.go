@@ -12,8 +12,9 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// readsBackInOrder appends batches of 1 to 300 records to two streams and
-// reads them from several revisions, also after the store is opened again.
+// readsBackInOrder appends batches of 1 to 300 records to two streams in turn. It
+// reads each stream from several revisions and the whole log, and again after the
+// store is opened again.
 func readsBackInOrder(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -43,8 +44,8 @@ func readsBackInOrder(ctx context.Context, h Harness) error {
 	}())
 }
 
-// checkReadsBack returns an error unless the streams have these records and
-// ReadAll yields them in this order.
+// checkReadsBack returns an error unless the streams have the held records, read from
+// five revisions each, and ReadAll yields the records of order.
 func (b *fixture) checkReadsBack(ctx context.Context, held map[events.Stream][]events.Record, order []events.Record) error {
 	for s, want := range held {
 		for _, after := range []int{0, 1, 2, len(want) / 2, len(want) - 1} {
@@ -64,8 +65,8 @@ func (b *fixture) checkReadsBack(ctx context.Context, held map[events.Stream][]e
 	return sameOrder(all, order)
 }
 
-// sameOrder returns an error unless the entries are these records in this
-// order.
+// sameOrder returns an error unless the entries have exactly the records of order, in
+// this order. It does not compare streams and revisions.
 func sameOrder(all []events.Entry, order []events.Record) error {
 	if len(all) != len(order) {
 		return fmt.Errorf("ReadAll yields %d entries, want %d", len(all), len(order))
@@ -78,8 +79,8 @@ func sameOrder(all []events.Entry, order []events.Record) error {
 	return nil
 }
 
-// positionsIncrease appends to new streams in three openings of the store and
-// checks the positions after each.
+// positionsIncrease appends to new streams in three openings of the store and checks
+// all positions after each. A store that counts positions from its opening fails.
 func positionsIncrease(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -104,8 +105,9 @@ func positionsIncrease(ctx context.Context, h Harness) error {
 	}())
 }
 
-// checkPositions returns an error unless positions increase over all records,
-// Read and ReadAll agree on them, and ReadAll continues from each.
+// checkPositions returns an error unless the positions increase from entry to entry,
+// Read yields each entry with the position that ReadAll yields, and ReadAll from each
+// position yields the entries after it.
 func (b *fixture) checkPositions(ctx context.Context) error {
 	all, err := collect(b.ReadAll(ctx, events.Position{}))
 	if err != nil {
@@ -134,14 +136,16 @@ func (b *fixture) checkPositions(ctx context.Context) error {
 	return nil
 }
 
-// sameLocation reports whether two entries have the same position, stream,
-// revision and ID.
+// sameLocation reports whether two entries have the same position, stream, revision
+// and ID. It does not compare their data.
 func sameLocation(a, b events.Entry) bool {
 	return a.Position == b.Position && a.Stream == b.Stream && a.Revision == b.Revision && a.ID == b.ID
 }
 
-// dataIsNotShared overwrites the bytes of appended and of received records and
-// checks that the stream is unchanged.
+// dataIsNotShared overwrites the bytes of appended records and then the bytes of
+// received ones, and expects an unchanged stream each time. It also appends to
+// received data and expects unchanged metadata, because a store may cut both from one
+// buffer.
 func dataIsNotShared(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -181,7 +185,7 @@ func dataIsNotShared(ctx context.Context, h Harness) error {
 	}())
 }
 
-// overwrite changes every byte of a record.
+// overwrite changes every byte of the data and metadata of r in place.
 func overwrite(r events.Record) {
 	for i := range r.Data {
 		r.Data[i] = '!'
@@ -191,8 +195,8 @@ func overwrite(r events.Record) {
 	}
 }
 
-// copyingLoops returns, by name, a loop of each kind whose entries belong to
-// the caller.
+// copyingLoops returns, by name, a loop of each kind whose entries belong to the
+// caller. The follower loops do not end: the caller must leave them or cancel ctx.
 func (b *fixture) copyingLoops(ctx context.Context, s events.Stream) map[string]iter.Seq2[events.Entry, error] {
 	return map[string]iter.Seq2[events.Entry, error]{
 		"Read":              b.Read(ctx, s, 0),
@@ -205,7 +209,7 @@ func (b *fixture) copyingLoops(ctx context.Context, s events.Stream) map[string]
 	}
 }
 
-// loops returns copyingLoops and the loops whose entries belong to the store.
+// loops returns the loops of copyingLoops and the loops of Lend and Headers, by name.
 func (b *fixture) loops(ctx context.Context, s events.Stream) map[string]iter.Seq2[events.Entry, error] {
 	copyingLoops := b.copyingLoops(ctx, s)
 	copyingLoops["Lend"] = events.Lend(ctx, b.Store, events.Query{})
@@ -213,7 +217,8 @@ func (b *fixture) loops(ctx context.Context, s events.Stream) map[string]iter.Se
 	return copyingLoops
 }
 
-// limit leaves a loop after n entries.
+// limit returns a loop that yields the first n entries of loop and then leaves it. A
+// loop with fewer entries ends where it ends; a follower waits.
 func limit(loop iter.Seq2[events.Entry, error], n int) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		seen := 0
@@ -226,11 +231,13 @@ func limit(loop iter.Seq2[events.Entry, error], n int) iter.Seq2[events.Entry, e
 	}
 }
 
-// leaveStream is the stream whose loops are left early.
+// leaveStream is the stream of leavingFreesEverything. The saboteur of the law acts
+// on this stream only.
 const leaveStream = "leave-1"
 
-// leavingFreesEverything leaves each kind of loop after 1 to 20 entries, and
-// appends inside an open loop.
+// leavingFreesEverything leaves each kind of loop after 1 to 20 entries and appends
+// inside an open loop. It then closes the store: Close fails if a loop still holds a
+// resource.
 func leavingFreesEverything(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -248,8 +255,8 @@ func leavingFreesEverything(ctx context.Context, h Harness) error {
 					return err
 				}
 			}
-			// Left while it is open, a loop of the same goroutine must not be
-			// in the way of an append.
+			// An append in the body of an open loop must not wait for that loop,
+			// which runs on the same goroutine.
 			for range b.ReadAll(ctx, events.Position{}) {
 				if held, err = b.extend(ctx, stream, held, 1); err != nil {
 					return err
@@ -264,8 +271,9 @@ func leavingFreesEverything(ctx context.Context, h Harness) error {
 	}())
 }
 
-// beyondTheEndIsEmpty reads at and beyond the end of streams, streams without
-// records, and the log after its last position.
+// beyondTheEndIsEmpty reads an empty store, a stream at and beyond its end, streams
+// without records whose names resemble a used one, and the log after its last
+// position. It expects no entry and no error.
 func beyondTheEndIsEmpty(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -298,7 +306,8 @@ func beyondTheEndIsEmpty(ctx context.Context, h Harness) error {
 	}())
 }
 
-// checkEmpty returns an error unless a loop yields no value.
+// checkEmpty returns an error unless a loop ends without an entry and without an
+// error. name describes the loop in the error text.
 func checkEmpty(name string, loop iter.Seq2[events.Entry, error]) error {
 	entries, err := collect(loop)
 	if err != nil || len(entries) > 0 {
@@ -307,11 +316,13 @@ func checkEmpty(name string, loop iter.Seq2[events.Entry, error]) error {
 	return nil
 }
 
-// wholeStream is the stream of concurrent appends and reads.
+// wholeStream is the stream of readersSeeWholeAppends. The saboteur of the law acts
+// on this stream only.
 const wholeStream = "whole-1"
 
-// readersSeeWholeAppends reads while another goroutine appends batches of
-// four, and expects a multiple of four records each time.
+// readersSeeWholeAppends reads in a loop while another goroutine appends batches of
+// four records. Each reader must see a multiple of four. The check ends when a reader
+// has seen all records, and joins the goroutine.
 func readersSeeWholeAppends(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -348,8 +359,8 @@ func readersSeeWholeAppends(ctx context.Context, h Harness) error {
 	}())
 }
 
-// closedStoreSaysSo closes the store under a waiting follower and expects
-// ErrClosed from it and from every later operation.
+// closedStoreSaysSo closes the store while a follower waits, which CaughtUp shows. It
+// expects ErrClosed from the follower, from an append, and from each kind of loop.
 func closedStoreSaysSo(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -388,11 +399,12 @@ func closedStoreSaysSo(ctx context.Context, h Harness) error {
 	return nil
 }
 
-// errStop is the cause with which checks cancel contexts.
+// errStop is the cause with which checks cancel contexts. A store that returns
+// ctx.Err() returns context.Canceled instead, and the check notices.
 var errStop = errors.New("stopped by the check")
 
 // cancellationYieldsCause cancels an append, each kind of loop and a waiting
-// follower, and expects the cause.
+// follower, and expects errStop from each.
 func cancellationYieldsCause(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -423,8 +435,8 @@ func cancellationYieldsCause(ctx context.Context, h Harness) error {
 	}())
 }
 
-// checkCancellation cancels a loop before its first entry, and another after
-// its second.
+// checkCancellation cancels the named loop twice: before its first entry, and at its
+// second entry. It expects 0 entries and 2 entries, each followed by errStop.
 func (b *fixture) checkCancellation(ctx context.Context, name string, s events.Stream) error {
 	for _, n := range []int{0, 2} {
 		dying, cancel := context.WithCancelCause(ctx)

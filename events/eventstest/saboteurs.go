@@ -13,16 +13,19 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A saboteur is a store that breaks one law. It uses the methods of Slice for
-// operations that it does not override.
+// A saboteur is a store that breaks one law and keeps all others. It is a Slice with
+// some operations replaced. A nil field leaves the operation to the Slice. The
+// constructors return a Harness whose storage is the saboteur. Each limits its fault
+// to the situation that its law checks, so that no other law fails.
 type saboteur struct {
 	*Slice
-	append   func(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error
-	read     func(ctx context.Context, s events.Stream, after events.Revision) iter.Seq2[events.Entry, error]
-	follow   func(ctx context.Context, after events.Position, options []events.Following) iter.Seq2[events.Entry, error]
-	wrapLoop func(iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] // wraps every loop
+	append   func(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error            // in place of Append
+	read     func(ctx context.Context, s events.Stream, after events.Revision) iter.Seq2[events.Entry, error]            // in place of Read; wrapLoop is not applied
+	follow   func(ctx context.Context, after events.Position, options []events.Following) iter.Seq2[events.Entry, error] // in place of Follow; wrapLoop is not applied
+	wrapLoop func(iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error]                                         // applied to the loops of the Slice
 }
 
+// Append calls the append of the saboteur or of the Slice.
 func (x *saboteur) Append(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) error {
 	if x.append != nil {
 		return x.append(ctx, s, after, records)
@@ -30,6 +33,7 @@ func (x *saboteur) Append(ctx context.Context, s events.Stream, after events.Rev
 	return x.Slice.Append(ctx, s, after, records...)
 }
 
+// Read returns the loop of the saboteur or the wrapped loop of the Slice.
 func (x *saboteur) Read(ctx context.Context, s events.Stream, after events.Revision) iter.Seq2[events.Entry, error] {
 	if x.read != nil {
 		return x.read(ctx, s, after)
@@ -37,10 +41,12 @@ func (x *saboteur) Read(ctx context.Context, s events.Stream, after events.Revis
 	return x.wrap(x.Slice.Read(ctx, s, after))
 }
 
+// ReadAll returns the wrapped loop of the Slice.
 func (x *saboteur) ReadAll(ctx context.Context, after events.Position) iter.Seq2[events.Entry, error] {
 	return x.wrap(x.Slice.ReadAll(ctx, after))
 }
 
+// Follow returns the loop of the saboteur or the wrapped loop of the Slice.
 func (x *saboteur) Follow(ctx context.Context, after events.Position, options ...events.Following) iter.Seq2[events.Entry, error] {
 	if x.follow != nil {
 		return x.follow(ctx, after, options)
@@ -48,7 +54,7 @@ func (x *saboteur) Follow(ctx context.Context, after events.Position, options ..
 	return x.wrap(x.Slice.Follow(ctx, after, options...))
 }
 
-// wrap applies wrapLoop, if set.
+// wrap applies wrapLoop to a loop. It returns the loop unchanged if wrapLoop is nil.
 func (x *saboteur) wrap(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
 	if x.wrapLoop != nil {
 		return x.wrapLoop(loop)
@@ -56,13 +62,14 @@ func (x *saboteur) wrap(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.En
 	return loop
 }
 
-// length returns the length of a stream.
+// length returns the length of a stream. It returns 0 if the store is closed.
 func (x *saboteur) length(s events.Stream) events.Revision {
 	entries, _ := collect(x.Slice.Read(context.Background(), s, 0))
 	return events.Revision(len(entries))
 }
 
-// harness returns a Harness whose storage is the saboteur itself.
+// harness returns a Harness whose storage is the saboteur itself. CutPower closes the
+// store and loses no record.
 func (x *saboteur) harness() Harness {
 	return Harness{
 		Open:     func(context.Context) (events.Store, error) { x.reopen(); return x, nil },
@@ -71,7 +78,8 @@ func (x *saboteur) harness() Harness {
 	}
 }
 
-// swapsEntries swaps entries 200 and 201 of a long stream.
+// swapsEntries yields entry 201 of a stream before entry 200. Only the first law
+// appends so many records to one stream.
 func swapsEntries() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	x.wrapLoop = func(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
@@ -95,7 +103,8 @@ func swapsEntries() Harness {
 	return x.harness()
 }
 
-// appendsValidPrefix appends the records before the first invalid one.
+// appendsValidPrefix appends the records before the first invalid one and then
+// returns ErrBadRecord.
 func appendsValidPrefix() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	x.append = func(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error {
@@ -108,7 +117,8 @@ func appendsValidPrefix() Harness {
 	return x.harness()
 }
 
-// appendsAcrossGaps treats a revision beyond the end as the end.
+// appendsAcrossGaps appends at the end of the stream if the revision is beyond the
+// end.
 func appendsAcrossGaps() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	x.append = func(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error {
@@ -117,8 +127,8 @@ func appendsAcrossGaps() Harness {
 	return x.harness()
 }
 
-// forgetsOlderAppends returns a conflict for a repeated append if other
-// records follow.
+// forgetsOlderAppends returns a Conflict for a repeated append that other records
+// follow, as a store would that remembers only the last append of each stream.
 func forgetsOlderAppends() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	x.append = func(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error {
@@ -130,7 +140,8 @@ func forgetsOlderAppends() Harness {
 	return x.harness()
 }
 
-// restartsPositions starts positions at 1 again when it is reopened.
+// restartsPositions counts positions from 1 again after it is reopened. base is the
+// number of entries at the last Close.
 func restartsPositions() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	base := uint64(0)
@@ -156,7 +167,9 @@ func restartsPositions() Harness {
 	return h
 }
 
-// dropsEntryAfterCatchUp skips the first entry after CaughtUp.
+// dropsEntryAfterCatchUp does not yield the first entry after CaughtUp, as a follower
+// would that loses a wake-up. It leaves filtered followers alone, because another law
+// checks them.
 func dropsEntryAfterCatchUp() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	x.follow = func(ctx context.Context, after events.Position, options []events.Following) iter.Seq2[events.Entry, error] {
@@ -185,7 +198,8 @@ func dropsEntryAfterCatchUp() Harness {
 	return x.harness()
 }
 
-// acknowledgesEarly loses the last append in a power cut.
+// acknowledgesEarly loses the last append in a power cut. durable is the number of
+// entries before that append.
 func acknowledgesEarly() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	durable := 0
@@ -204,7 +218,8 @@ func acknowledgesEarly() Harness {
 	return h
 }
 
-// sharesGivenBytes yields the caller's own byte slices.
+// sharesGivenBytes yields the data slices that the caller passed to Append. mu guards
+// given, the records of successful appends.
 func sharesGivenBytes() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	var mu sync.Mutex
@@ -237,8 +252,8 @@ func sharesGivenBytes() Harness {
 	return x.harness()
 }
 
-// replacesError returns a wrapper that replaces one error at the end of a loop
-// by another; nil ends the loop without an error.
+// replacesError returns a wrapLoop function that replaces the error from by to. If to
+// is nil, the loop ends without an error.
 func replacesError(from, to error) func(iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
 	return func(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
 		return func(yield func(events.Entry, error) bool) {
@@ -268,8 +283,9 @@ func yieldsNothingWhenClosed() Harness {
 	return x.harness()
 }
 
-// leaksAbandonedLoops does not release a loop that was left after its third
-// entry.
+// leaksAbandonedLoops does not release a loop of Read that the caller leaves after
+// its third entry. Close then returns an error. mu guards held, the number of loops
+// that are not released.
 func leaksAbandonedLoops() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	var mu sync.Mutex
@@ -280,7 +296,7 @@ func leaksAbandonedLoops() Harness {
 		held += by
 	}
 	x.read = func(ctx context.Context, s events.Stream, after events.Revision) iter.Seq2[events.Entry, error] {
-		if s != leaveStream { // reading what a query asks for leaves loops as well
+		if s != leaveStream { // a query that falls back to Read leaves loops as well
 			return x.Slice.Read(ctx, s, after)
 		}
 		return func(yield func(events.Entry, error) bool) {
@@ -311,8 +327,8 @@ func leaksAbandonedLoops() Harness {
 	return h
 }
 
-// normalizesTimes accepts times in another zone or with nanoseconds and
-// converts them.
+// normalizesTimes accepts a time in another zone or with nanoseconds and converts it.
+// A correct store returns ErrBadRecord.
 func normalizesTimes() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	x.append = func(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error {
@@ -325,8 +341,9 @@ func normalizesTimes() Harness {
 	return x.harness()
 }
 
-// letsTwoAppendsWin checks the length of the stream before two concurrent
-// appends and then runs both.
+// letsTwoAppendsWin checks the revision of an append without a lock. It holds the
+// first append until a second one has made the same check, then runs both, so both
+// succeed. mu guards arrived and orders the two appends.
 func letsTwoAppendsWin() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	var mu sync.Mutex
@@ -352,7 +369,8 @@ func letsTwoAppendsWin() Harness {
 	return x.harness()
 }
 
-// readsFromStartBeyondEnd treats a revision beyond the end as 0.
+// readsFromStartBeyondEnd reads from the start of the stream if the revision is
+// beyond its end.
 func readsFromStartBeyondEnd() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	x.read = func(ctx context.Context, s events.Stream, after events.Revision) iter.Seq2[events.Entry, error] {
@@ -364,7 +382,8 @@ func readsFromStartBeyondEnd() Harness {
 	return x.harness()
 }
 
-// publishesHalfAppends shows a reader the first half of an append.
+// publishesHalfAppends appends the first half of the records, waits until a reader
+// has read them, and appends the second half.
 func publishesHalfAppends() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	reads := make(chan struct{})
@@ -376,7 +395,7 @@ func publishesHalfAppends() Harness {
 		if err := x.Slice.Append(ctx, s, after, records[:half]...); err != nil {
 			return err
 		}
-		for range 2 { // one reading may have begun before
+		for range 2 { // a read that began before the first half may end first
 			select {
 			case <-reads:
 			case <-ctx.Done():
@@ -397,8 +416,8 @@ func publishesHalfAppends() Harness {
 	return x.harness()
 }
 
-// truncatesFirstEntry truncates a first entry of 4 to 8 KiB to 4 KiB, as a
-// store with a small first buffer would.
+// truncatesFirstEntry yields only 4 KiB of the data of a first entry of 4 to 8 KiB,
+// as a store with a small first buffer would.
 func truncatesFirstEntry() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	x.wrapLoop = func(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {

@@ -8,17 +8,21 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A scanSaboteur is a saboteur that implements events.Scanner. It reads and
-// filters for methods that it does not override.
+// A scanSaboteur is a saboteur that implements events.Scanner. A nil field leaves the
+// operation to package events, which answers it with Read and ReadAll of the
+// saboteur.
 type scanSaboteur struct {
 	*saboteur
-	scan    func(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error]
-	headers func(ctx context.Context, q events.Query) iter.Seq2[events.Header, error]
-	split   func(ctx context.Context, q events.Query, parts int) ([]events.Query, error)
+	scan    func(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error]     // in place of Scan
+	headers func(ctx context.Context, q events.Query) iter.Seq2[events.Header, error]    // in place of Headers
+	split   func(ctx context.Context, q events.Query, parts int) ([]events.Query, error) // in place of Split
 }
 
+// newScanSaboteur returns a scanSaboteur over a new Slice that keeps every law. The
+// caller sets the field that breaks one.
 func newScanSaboteur() *scanSaboteur { return &scanSaboteur{saboteur: &saboteur{Slice: NewSlice()}} }
 
+// Scan implements events.Scanner.
 func (x *scanSaboteur) Scan(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
 	if x.scan != nil {
 		return x.scan(ctx, q)
@@ -26,10 +30,12 @@ func (x *scanSaboteur) Scan(ctx context.Context, q events.Query) iter.Seq2[event
 	return events.Scan(ctx, x.saboteur, q)
 }
 
+// Lend implements events.Scanner. The entries are copies, which the contract allows.
 func (x *scanSaboteur) Lend(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
 	return events.Lend(ctx, x.saboteur, q)
 }
 
+// Headers implements events.Scanner.
 func (x *scanSaboteur) Headers(ctx context.Context, q events.Query) iter.Seq2[events.Header, error] {
 	if x.headers != nil {
 		return x.headers(ctx, q)
@@ -37,6 +43,7 @@ func (x *scanSaboteur) Headers(ctx context.Context, q events.Query) iter.Seq2[ev
 	return events.Headers(ctx, x.saboteur, q)
 }
 
+// Split implements events.Scanner.
 func (x *scanSaboteur) Split(ctx context.Context, q events.Query, parts int) ([]events.Query, error) {
 	if x.split != nil {
 		return x.split(ctx, q, parts)
@@ -44,13 +51,16 @@ func (x *scanSaboteur) Split(ctx context.Context, q events.Query, parts int) ([]
 	return events.Split(ctx, x.saboteur, q, parts)
 }
 
+// harness returns the Harness of the embedded saboteur whose Open returns x, so that
+// the check uses the overridden methods.
 func (x *scanSaboteur) harness() Harness {
 	h := x.saboteur.harness()
 	h.Open = func(context.Context) (events.Store, error) { x.reopen(); return x, nil }
 	return h
 }
 
-// includesUntil includes records at the time Until.
+// includesUntil yields records whose time is equal to Until. A correct store excludes
+// them. It leaves pages and backward queries alone, because other laws check them.
 func includesUntil() Harness {
 	x := newScanSaboteur()
 	x.scan = func(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
@@ -62,8 +72,8 @@ func includesUntil() Harness {
 	return x.harness()
 }
 
-// cachesEndOfLog answers later pages from the log as it was at the first
-// query.
+// cachesEndOfLog reads the end of the log at the first page and answers later pages
+// up to that end. Records that are appended between pages are lost.
 func cachesEndOfLog() Harness {
 	x := newScanSaboteur()
 	var end events.Position
@@ -83,7 +93,8 @@ func cachesEndOfLog() Harness {
 	return x.harness()
 }
 
-// losesEntryBetweenParts starts the second part one entry late.
+// losesEntryBetweenParts splits a query into two parts that leave out the third
+// entry.
 func losesEntryBetweenParts() Harness {
 	x := newScanSaboteur()
 	x.split = func(ctx context.Context, q events.Query, parts int) ([]events.Query, error) {
@@ -104,7 +115,7 @@ func losesEntryBetweenParts() Harness {
 	return x.harness()
 }
 
-// omitsMetadataFromSize counts only the data in the size of a header.
+// omitsMetadataFromSize sets the size of a header to the length of the data alone.
 func omitsMetadataFromSize() Harness {
 	x := newScanSaboteur()
 	x.headers = func(ctx context.Context, q events.Query) iter.Seq2[events.Header, error] {
@@ -124,8 +135,8 @@ func omitsMetadataFromSize() Harness {
 	return x.harness()
 }
 
-// reportsLastMatchAsCaughtUp passes CaughtUp the position of the last matching
-// entry.
+// reportsLastMatchAsCaughtUp passes to CaughtUp the position of the last entry that
+// the filter accepted. A correct store passes the last position that it has read.
 func reportsLastMatchAsCaughtUp() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	x.follow = func(ctx context.Context, after events.Position, options []events.Following) iter.Seq2[events.Entry, error] {
@@ -148,7 +159,7 @@ func reportsLastMatchAsCaughtUp() Harness {
 	return x.harness()
 }
 
-// acceptsBadQueries yields nothing, and no error, for an invalid query.
+// acceptsBadQueries ends the loop of an invalid query without an error.
 func acceptsBadQueries() Harness {
 	x := newScanSaboteur()
 	x.scan = func(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {

@@ -10,9 +10,9 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// sizes returns record sizes in bytes from 256 to 96 KiB, two for each power
-// of two. Stores allocate buffers in fixed sizes, and bugs lie at their
-// boundaries.
+// sizes returns record sizes in bytes: two for each power of two from 256 to 64 KiB,
+// so the largest is 96 KiB. Stores allocate buffers in fixed sizes, and bugs lie at
+// their boundaries.
 func sizes() (all []int) {
 	for octave := 256; octave <= 64<<10; octave *= 2 {
 		all = append(all, octave, octave+octave/2)
@@ -20,8 +20,9 @@ func sizes() (all []int) {
 	return all
 }
 
-// everySizeComesBack appends a record of each size and reads each as the first
-// of a loop.
+// everySizeComesBack appends a record of each size. It reads every record as the
+// first one of a loop, because stores size the first buffer of a loop differently. It
+// does so again after the store is opened again.
 func everySizeComesBack(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -51,8 +52,8 @@ func everySizeComesBack(ctx context.Context, h Harness) error {
 	}())
 }
 
-// checkEachFirst returns an error unless every way to read yields each record
-// first when it starts at the position before it.
+// checkEachFirst starts each kind of loop directly before each record. It returns an
+// error unless the loop yields that record first, complete.
 func (b *fixture) checkEachFirst(ctx context.Context, s events.Stream, made []events.Record) error {
 	all, err := collect(b.ReadAll(ctx, events.Position{}))
 	if err != nil {
@@ -80,10 +81,11 @@ func (b *fixture) checkEachFirst(ctx context.Context, s events.Stream, made []ev
 	return nil
 }
 
-// errNoEntry reports a loop without entries.
+// errNoEntry is the error of first for a loop without entries.
 var errNoEntry = errors.New("it ends at once")
 
-// first returns the first entry of a loop.
+// first returns the first entry of a loop, or its error, and leaves the loop. It
+// returns errNoEntry if the loop yields no value.
 func first(loop iter.Seq2[events.Entry, error]) (events.Entry, error) {
 	for e, err := range loop {
 		return e, err

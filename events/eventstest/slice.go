@@ -11,19 +11,21 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A Slice is a Store in memory: the simplest implementation that keeps the
-// laws. It is safe for concurrent use.
+// A Slice is a Store in memory: the simplest implementation that keeps every law. It
+// is safe for concurrent use. It copies the bytes of a record on Append and again
+// when a loop yields it, so that the store and its callers never share bytes.
 type Slice struct {
 	mu struct {
 		sync.Mutex
-		entries []events.Entry                   // in order of position
-		streams map[events.Stream][]events.Entry // the same, by stream
-		changed chan struct{}                    // closed when entries grow or the store closes
-		closed  bool
+		entries []events.Entry                   // in order of position; entry i has position i+1
+		streams map[events.Stream][]events.Entry // the same entries by stream, in order of revision
+		changed chan struct{}                    // closed and replaced when entries grow or the store closes
+		closed  bool                             // every operation returns ErrClosed
 	}
 }
 
-// NewSlice returns an empty store.
+// NewSlice returns an open store without records. The garbage collector frees it;
+// Close only ends its operations.
 func NewSlice() *Slice {
 	s := &Slice{}
 	s.mu.changed = make(chan struct{})
@@ -31,8 +33,9 @@ func NewSlice() *Slice {
 	return s
 }
 
-// SliceHarness returns a Harness over a new [Slice]. A simulated power cut
-// loses nothing, because its memory is its storage.
+// SliceHarness returns a Harness over a new [Slice]. Open returns the same Slice each
+// time. CutPower closes it and keeps every record, because a Slice has no storage
+// besides its memory.
 func SliceHarness() Harness {
 	s := NewSlice()
 	return Harness{
@@ -42,7 +45,9 @@ func SliceHarness() Harness {
 	}
 }
 
-// Close makes every current and later operation return ErrClosed.
+// Close ends the operations of the store. Each waiting follower and each later
+// operation returns ErrClosed. A loop of Read or ReadAll that has begun still yields
+// its entries. Close may be called again.
 func (s *Slice) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,7 +55,7 @@ func (s *Slice) Close() {
 	s.notifyLocked()
 }
 
-// reopen makes a closed store usable again, with its entries.
+// reopen makes a closed store usable again, with its entries. It returns s.
 func (s *Slice) reopen() *Slice {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,14 +63,15 @@ func (s *Slice) reopen() *Slice {
 	return s
 }
 
-// notifyLocked wakes the followers. The caller holds mu.
+// notifyLocked wakes the waiting followers: it closes the changed channel and makes a
+// new one for the next wait. The caller holds mu.
 func (s *Slice) notifyLocked() {
 	close(s.mu.changed)
 	s.mu.changed = make(chan struct{})
 }
 
-// truncate drops all entries after the first n, as storage that lost unsynced
-// writes does.
+// truncate drops all entries after the first n. It simulates storage that lost its
+// unsynced writes. The store must be closed: a waiting follower is not woken.
 func (s *Slice) truncate(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +82,10 @@ func (s *Slice) truncate(n int) {
 	}
 }
 
-// Append implements events.Store.
+// Append implements events.Store. It holds mu from the check of the length to the
+// last record, so readers see all records of an append or none. It returns the cause
+// of an ended ctx, ErrBadRecord, ErrClosed or a Conflict; after an error the store is
+// unchanged.
 func (s *Slice) Append(ctx context.Context, stream events.Stream, after events.Revision, records ...events.Record) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -106,7 +115,8 @@ func (s *Slice) Append(ctx context.Context, stream events.Stream, after events.R
 	return nil
 }
 
-// Read implements events.Store.
+// Read implements events.Store. It yields the entries that the stream has when the
+// loop begins.
 func (s *Slice) Read(ctx context.Context, stream events.Stream, after events.Revision) iter.Seq2[events.Entry, error] {
 	return s.yield(ctx, func() []events.Entry {
 		held := s.mu.streams[stream]
@@ -114,12 +124,16 @@ func (s *Slice) Read(ctx context.Context, stream events.Stream, after events.Rev
 	})
 }
 
-// ReadAll implements events.Store.
+// ReadAll implements events.Store. It yields the entries that the store has when the
+// loop begins.
 func (s *Slice) ReadAll(ctx context.Context, after events.Position) iter.Seq2[events.Entry, error] {
 	return s.yield(ctx, func() []events.Entry { return s.afterLocked(after) })
 }
 
-// Follow implements events.Store.
+// Follow implements events.Store. Each step takes one entry and the changed channel
+// in one critical section. An append after that section closes the channel, so a
+// follower that then waits on it misses no entry. Follow counts an entry that the
+// filter rejects as seen: it advances the position and is not yielded.
 func (s *Slice) Follow(ctx context.Context, after events.Position, options ...events.Following) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		var filter events.Filter
@@ -165,8 +179,9 @@ func (s *Slice) Follow(ctx context.Context, after events.Position, options ...ev
 	}
 }
 
-// yield yields copies of the entries that find selects at the start of the
-// loop, until ctx ends.
+// yield returns a loop over copies of the entries that find selects. It calls find
+// once, when the loop begins, with mu held. The loop ends with the cause of ctx if
+// ctx ends first, and with ErrClosed if the store is closed when the loop begins.
 func (s *Slice) yield(ctx context.Context, find func() []events.Entry) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		entries, _, err := s.snapshot(ctx, find)
@@ -185,9 +200,10 @@ func (s *Slice) yield(ctx context.Context, find func() []events.Entry) iter.Seq2
 	}
 }
 
-// snapshot returns the entries that find selects and the channel that is closed
-// when there are more. The entries share the store's bytes: the caller copies
-// each before it yields it.
+// snapshot calls find with mu held. It returns the found entries and the channel that
+// the next append or Close closes. The entries share the bytes of the store: the
+// caller must copy each one before it yields it. The error is the cause of ctx or
+// ErrClosed.
 func (s *Slice) snapshot(ctx context.Context, find func() []events.Entry) ([]events.Entry, <-chan struct{}, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, nil, err
@@ -200,20 +216,23 @@ func (s *Slice) snapshot(ctx context.Context, find func() []events.Entry) ([]eve
 	return find(), s.mu.changed, nil
 }
 
-// addLocked appends an entry. The caller holds mu.
+// addLocked adds an entry at the end of the log and of its stream. It retains the
+// bytes of e. The caller holds mu.
 func (s *Slice) addLocked(e events.Entry) {
 	s.mu.entries = append(s.mu.entries, e)
 	s.mu.streams[e.Stream] = append(s.mu.streams[e.Stream], e)
 }
 
-// afterLocked returns the entries after a position. The caller holds mu.
+// afterLocked returns the entries after a position. For a position at or after the
+// end it returns an empty slice. The caller holds mu.
 func (s *Slice) afterLocked(p events.Position) []events.Entry {
 	seq, _ := p.Parts()
 	return s.mu.entries[min(seq, uint64(len(s.mu.entries))):]
 }
 
-// validate returns an ErrBadRecord for an empty stream name, an empty list or
-// invalid records, and otherwise nil.
+// validate checks the arguments of an append. It returns ErrBadRecord for an empty
+// stream name, an empty list or an invalid record, and otherwise nil. Faults of
+// several records are joined.
 func validate(stream events.Stream, records []events.Record) error {
 	if stream == "" {
 		return fmt.Errorf("%w: it has no stream", events.ErrBadRecord)
@@ -228,8 +247,9 @@ func validate(stream events.Stream, records []events.Record) error {
 	return errors.Join(faults...)
 }
 
-// isRepeat reports whether the records are equal to the stored ones after a
-// revision.
+// isRepeat reports whether an append repeats an earlier one: whether held, the
+// entries of the stream, contains the records at the revisions after+1, after+2 and
+// so on. Entries that follow them do not matter.
 func isRepeat(held []events.Entry, after events.Revision, records []events.Record) bool {
 	if int(after)+len(records) > len(held) {
 		return false
@@ -242,7 +262,8 @@ func isRepeat(held []events.Entry, after events.Revision, records []events.Recor
 	return true
 }
 
-// sameRecord reports whether two records are equal in all fields.
+// sameRecord reports whether two records are equal in all fields. Times are compared
+// as instants, and nil data is equal to empty data.
 func sameRecord(a, b events.Record) bool {
 	return a.ID == b.ID && a.Kind == b.Kind && a.Version == b.Version && a.Time.Equal(b.Time) &&
 		string(a.Data) == string(b.Data) && string(a.Metadata) == string(b.Metadata)
