@@ -26,9 +26,9 @@ type Config struct {
 	*render.Printer // of the addresses, on the standard output, and of the log
 	*stores.Opener  // of the folder or the database that --store names
 	Options
-	Version string              // of this program
-	Jobs    []publish.JobConfig // published while the process serves; may be empty
-	Targets publish.TargetOpener      // opens the target of a job
+	Version string               // of this program
+	Jobs    []publish.JobConfig  // published while the process serves; may be empty
+	Targets publish.TargetOpener // opens the target of a job
 	// Recover settles the calls and closes the layers that dead processes left open
 	// in a store, and returns what it changed as arguments of slog. It does not
 	// close the store.

@@ -32,17 +32,17 @@ type registryRow struct {
 
 // A layerRow is a layer with its registrations.
 type layerRow struct {
-	Layer         domain.LayerID    `json:"layer"`
-	Placement     string            `json:"placement"` // application, location or session
-	Location      *string           `json:"location"`
-	Session       *domain.SessionID `json:"session"`
-	Process       *domain.ProcessID `json:"process"`
-	Observed      bool              `json:"observed"` // an import inferred the layer from the use of its tools
-	Opened        render.Timestamp  `json:"opened"`
-	Closed        *domain.EventID   `json:"closed"`
-	Reason        *string           `json:"reason"`
-	Registrations []registrationRow `json:"registrations"` // oldest first
-	layer         catalog.LayerHistory     // the layer itself, for the table
+	Layer         domain.LayerID       `json:"layer"`
+	Placement     string               `json:"placement"` // application, location or session
+	Location      *string              `json:"location"`
+	Session       *domain.SessionID    `json:"session"`
+	Process       *domain.ProcessID    `json:"process"`
+	Observed      bool                 `json:"observed"` // an import inferred the layer from the use of its tools
+	Opened        render.Timestamp     `json:"opened"`
+	Closed        *domain.EventID      `json:"closed"`
+	Reason        *string              `json:"reason"`
+	Registrations []registrationRow    `json:"registrations"` // oldest first
+	layer         catalog.LayerHistory // the layer itself, for the table
 }
 
 // A registrationRow is one registration: the tools that one event registered.
