@@ -82,8 +82,9 @@ func (s *Store) encodeAppend(stream events.Stream, records []events.Record) ([]e
 	return sent, errors.Join(errs...)
 }
 
-// tooLargeError returns the ErrTooLarge for record i of n: size is that of the record
-// in bytes, total that of the append through it.
+// tooLargeError returns the ErrTooLarge for record r, number i of n. size is the size
+// of the record in bytes, and total the size of the records of the append up to and
+// including it.
 func (s *Store) tooLargeError(i, n int, r events.Record, size, total int) error {
 	if size > s.maxAppendBytes() {
 		return fmt.Errorf("%w: record %d of %d, %s %s, has %d bytes, and the limit is %d", events.ErrTooLarge, i+1, n, r.Kind, r.ID, size, s.maxAppendBytes())
@@ -175,10 +176,10 @@ func (a *appendOp) run(ctx context.Context) error {
 // which can be a broken connection or an append that the server never accepts.
 const maxSilentEnds = 3
 
-// classify returns the class of the result of one request, and the error to return if
-// the class is permanent. It counts the requests that the server ended without a
-// status. A response without an error is retryable, because the stream shows whether
-// the records are stored.
+// classify returns the class of the result of one request. For a permanent class it
+// also returns the error that ends the append. A response without an error is
+// retryable, since the caller must read the stream to find out whether the records are
+// stored. classify counts the requests that the server ended without a status.
 func (a *appendOp) classify(response *esdb.WriteResult, err error) (errorClass, error) {
 	if err == nil {
 		return retryable, nil

@@ -66,9 +66,9 @@ func (g *connector) awaitReconnect() {
 	}
 }
 
-// forwardLog writes a log message of the client to the logger of the store, at level
-// info or debug: every error that the client logs also reaches a call, which returns
-// it. The client does not log connection strings.
+// forwardLog writes a log message of the client to the logger of the store. It never
+// uses a level above info, because every error that the client logs is also returned
+// by a call. The client does not log connection strings.
 func (g *connector) forwardLog(level esdb.LogLevel, format string, args []any) {
 	slogLevel := slog.LevelDebug
 	switch level {

@@ -39,9 +39,9 @@ type fetch struct {
 const fetchBuffer = 32
 
 // startFetch runs fetchEvents on a goroutine of the store and returns the fetch at
-// once. The last message is an error: io.EOF, that of the call, or ErrClosed if the
-// store is closed. The caller must call stop, which ends the goroutine. The fetch
-// also ends when ctx ends.
+// once. The last message of the fetch is an error: io.EOF, the error of fetchEvents,
+// or ErrClosed if the store is closed. The fetch also ends when ctx ends. The caller
+// must call stop, which ends the goroutine.
 func (s *Store) startFetch(ctx context.Context, fetchEvents fetchFunc) *fetch {
 	ctx, stop := context.WithCancel(ctx)
 	f := &fetch{messages: make(chan serverMessage, fetchBuffer), stop: stop}

@@ -182,7 +182,7 @@ func (s *Store) loadEnd(ctx context.Context, requireReadAll bool) error {
 	return err
 }
 
-// maxAppendBytes returns the limit of an append in bytes: that of the Config, or the
+// maxAppendBytes returns the limit of an append in bytes: Config.MaxAppend, or the
 // default of the server's version.
 func (s *Store) maxAppendBytes() int {
 	switch {

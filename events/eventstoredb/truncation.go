@@ -8,8 +8,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// errAllHidden is the error for a stream that exists and of which the server shows no
-// record, because of $maxAge or $maxCount in its metadata.
+// errAllHidden is the error for a stream that exists and whose records the server
+// hides all, because of $maxAge or $maxCount in the metadata of the stream.
 var errAllHidden = fmt.Errorf("%w: %w: no record of it is left", events.ErrDamaged, ErrDeleted)
 
 // gapError returns an ErrDeleted that names the missing revisions: those after before

@@ -107,10 +107,11 @@ func parseGroupFilter(o *persistent.CreateReq_AllOptions_FilterOptions) (*groups
 	return nil, missingField("a filter by stream or by type")
 }
 
-// start returns the cursor after which a new group begins. The end of the source
-// is its end at this moment, so entries that are appended later are delivered.
-// The cursor of a start position or revision includes the entry there. A position
-// after the end of the log gives INVALID_ARGUMENT.
+// start returns the cursor after which a new group begins. For the end of the
+// source it returns the current end, so that entries that are appended later
+// are delivered. For a position or a revision it returns the cursor before that
+// entry, so that the entry itself is delivered. A position after the end of the
+// log gives INVALID_ARGUMENT.
 func (s *Server) start(ctx context.Context, source events.Stream, from startPoint) (p groups.Cursor, err error) {
 	switch {
 	case from.start:
@@ -160,7 +161,8 @@ func formatCheckpoint(p groups.Cursor, source events.Stream) string {
 }
 
 // groupSettings is implemented by the settings in requests to create and to
-// update a group. A duration has two fields, of which a client sets one.
+// update a group. A duration has two fields, in ticks and in milliseconds; a
+// client sets one of them.
 type groupSettings interface {
 	GetResolveLinks() bool
 	GetExtraStatistics() bool

@@ -158,10 +158,11 @@ func (s *Server) at(ctx context.Context, q readRequest) iter.Seq2[events.Entry, 
 	}
 }
 
-// justBefore returns the largest position whose commit part is smaller than that
-// of p, because a scan begins after a position, and the protocol's reads begin at
-// it. A scan after justBefore(p) includes the entry at p, and may include entries
-// with the same commit part and a smaller prepare part; the caller skips these.
+// justBefore returns the largest position whose commit part is smaller than
+// that of p. The protocol's reads begin at a position, and a scan begins after
+// one, so a scan for a read at p begins after justBefore(p). It may also yield
+// entries before p, with the same commit part and a smaller prepare part; the
+// caller skips them.
 func justBefore(p events.Position) events.Position {
 	commit, _ := p.Parts()
 	if commit == 0 {

@@ -173,7 +173,8 @@ func (s *Server) Close() {
 	s.closeGroups()
 }
 
-// closeGroups ends the consumers and records how far each group has come.
+// closeGroups closes the consumer groups: it ends the consumers and writes the
+// checkpoints. It has no effect without groups.
 func (s *Server) closeGroups() {
 	if s.groups != nil {
 		s.groups.Close()

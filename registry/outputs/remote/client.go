@@ -343,9 +343,9 @@ func (c *Client) Drop(ctx context.Context, settlement domain.EventID) error {
 }
 
 // Prune is [outputs.Store.Prune] at the node. If the response to an attempt is lost,
-// and a later attempt finds the blob pruned by the same policy and time, Prune
-// succeeds. A blob that was pruned otherwise is an outputs.PrunedError, with its
-// metadata as the result.
+// and a later attempt finds the blob pruned with the same policy and time, Prune
+// succeeds. For a blob that was pruned with another policy or time, Prune returns the
+// metadata of the blob and an outputs.PrunedError.
 func (c *Client) Prune(ctx context.Context, ref domain.Ref, policy string, at time.Time) (domain.Retained, error) {
 	var retained domain.Retained
 	query := url.Values{"policy": {policy}, "at": {at.UTC().Format(time.RFC3339Nano)}}

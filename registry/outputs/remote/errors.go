@@ -42,7 +42,7 @@ type errorCode struct {
 }
 
 // errorCodes are all errors that keep their identity on the wire. An error can match
-// several; the status of its response is that of the first one that it matches.
+// several of them; the first one that it matches gives the status of the response.
 var errorCodes = []errorCode{
 	{"not_found", outputs.ErrNotFound, http.StatusNotFound},
 	{"pruned", outputs.ErrPruned, http.StatusGone},

@@ -64,10 +64,10 @@ func (c *Client) keep(ctx context.Context, ref domain.Ref, mime string, r io.Rea
 // A keepOperation is the state of one Keep across its attempts. The goroutine of the
 // caller owns it.
 //
-// The node stores a blob once, so a repeated attempt fails with ErrExists if the first
-// one was stored and its response lost. After an attempt that failed in transit, Keep
-// therefore asks for the metadata of the stored blob, and compares them with the metadata
-// of the bytes that it sent.
+// The node stores a blob only once. If it stored the blob and the response was lost, a
+// repeated attempt would fail with ErrExists. After an attempt that failed in transit,
+// Keep therefore asks for the metadata of the stored blob, and compares them with the
+// metadata of the bytes that it sent.
 type keepOperation struct {
 	client *Client
 	ref    domain.Ref
@@ -211,9 +211,9 @@ func (o *requestBody) Read(p []byte) (int, error) {
 // Close has no effect: the caller of Keep owns the reader.
 func (o *requestBody) Close() error { return nil }
 
-// detach waits for a running Read and prevents later ones, so that Keep can return
-// without the transport using the caller's reader. It returns the error of the reader,
-// or nil.
+// detach waits for a running Read and makes later ones fail. When it has returned, the
+// transport no longer uses the caller's reader, so Keep can return. detach returns the
+// error of the reader, or nil.
 func (o *requestBody) detach() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -17,13 +17,13 @@ import (
 type Location struct {
 	// Retained is the metadata in the settlement event.
 	Retained domain.Retained
-	// Process is the start of the process that settled the call. It has only the ID if
-	// the start is not on record.
+	// Process is the start event of the process that settled the call. It has only the
+	// ID if the log does not contain that event.
 	Process events.ProcessStarted
 	// Addresses are the addresses of nodes that may have the blob, the most likely
 	// first. The address of the process comes first. Later processes of its host
 	// follow, the latest first, since one of them may have the store open now.
-	// Processes that are on record as ended come last.
+	// Processes with a stop event in the log come last.
 	Addresses []string
 }
 
@@ -51,9 +51,9 @@ func (o Location) explain(address string, err error) error {
 const maxAddresses = 8
 
 // Locate returns the location of a blob according to the log. It returns an
-// outputs.ErrNotFound if no recorded settlement references the blob. It reads the
-// headers of the settlements from the end of the log back to that of the blob, one
-// session stream, and the start and stop events of all processes.
+// outputs.ErrNotFound if the log has no settlement that references the blob. It reads
+// the headers of settlements, backward from the end of the log to the settlement of
+// the blob, then one session stream, and the start and stop events of all processes.
 func Locate(ctx context.Context, ledger *events.Ledger, ref domain.Ref) (Location, error) {
 	o, err := locate(ctx, ledger, ref)
 	if err != nil {
@@ -103,8 +103,8 @@ func addressesOf(ctx context.Context, ledger *events.Ledger, process domain.Proc
 	return own, rankAddresses(append([]events.ProcessStarted{own}, later...), ended), nil
 }
 
-// rankAddresses returns the distinct addresses of processes, at most maxAddresses.
-// Processes without a recorded end come first. Otherwise the order stays.
+// rankAddresses returns the distinct addresses of processes, at most maxAddresses. The
+// processes that have not ended come first. Within both groups the order of all stays.
 func rankAddresses(all []events.ProcessStarted, ended map[domain.ProcessID]bool) (addresses []string) {
 	for _, gone := range []bool{false, true} {
 		for _, p := range all {
@@ -171,7 +171,7 @@ func settledBy(ctx context.Context, ledger *events.Ledger, session events.Stream
 }
 
 // ownerOf returns the process that opened the layer of a call's tool, and the zero ID
-// if that process is not on record.
+// if the log does not contain that process.
 func ownerOf(ctx context.Context, ledger *events.Ledger, e events.CallSettled) (domain.ProcessID, error) {
 	layer := e.Effective.Layer
 	if layer.IsZero() {

@@ -37,8 +37,8 @@ type Nodes struct {
 	}
 }
 
-// An unreachableNode is the cached failure of a node. It is valid until the time
-// until.
+// An unreachableNode is the cached failure of a node, and the time at which the
+// failure expires.
 type unreachableNode struct {
 	err   error
 	until time.Time
@@ -138,7 +138,7 @@ func (n *Nodes) Verify(ctx context.Context, ref domain.Ref) error {
 // tryNodes calls try with a client of each node that may have a blob, one node after
 // the other. It returns nil after the first node that has the blob, an
 // outputs.PrunedError after a node where the blob was pruned, and the error of
-// notFound after the last node.
+// notFound after the last node. It stops when ctx ends or n is closed.
 //
 // It continues after a node that is unreachable, does not have the blob, or has a blob
 // that differs from the settlement event: that node may be another machine with the

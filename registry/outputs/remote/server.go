@@ -303,8 +303,8 @@ func (n *server) keep(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// An uploadBody reads the body of a PUT. It returns io.EOF only if the digest in the
-// trailer or the header is that of the bytes.
+// An uploadBody reads the body of a PUT. It returns io.EOF only if the bytes have the
+// digest that the trailer or the header contains.
 type uploadBody struct {
 	request *http.Request
 	control *http.ResponseController

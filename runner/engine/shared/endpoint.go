@@ -45,14 +45,14 @@ var (
 // file behind; [CurrentEndpoint] therefore compares the file with the owner of the
 // lock.
 type Endpoint struct {
-	// Host, PID, Started and Command identify the process. Command is such as "ledger
-	// run".
+	// Host, PID, Started and Command identify the process. An example of Command is
+	// "ledger run".
 	Host    string    `json:"host"`
 	PID     int       `json:"pid"`
 	Started time.Time `json:"started"`
 	Command string    `json:"command"`
-	// Process is the ID under which the process is on record. Zero: its start is not
-	// recorded yet.
+	// Process is the ID of the process in the log. Zero: the log does not contain its
+	// start yet.
 	Process domain.ProcessID `json:"process,omitzero"`
 	// Before are earlier holders that were killed and are not recovered yet.
 	Before []domain.ProcessID `json:"before,omitempty"`
@@ -73,8 +73,8 @@ type Endpoint struct {
 	// Outputs is http://HOST:PORT or https://HOST:PORT at which it serves the outputs
 	// to them.
 	Outputs string `json:"outputs,omitempty"`
-	// Node is the address for outputs that the processes with this folder put on
-	// record.
+	// Node is the address for outputs that the processes with this folder write into
+	// the log.
 	Node string `json:"node,omitempty"`
 }
 

@@ -407,8 +407,8 @@ func (s *Holder) backup(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(text) // a client that is gone needs no response
 }
 
-// SetProcess sets the ID of this process in the endpoint, once its start is on record,
-// and writes the endpoint as UpdateEndpoint does.
+// SetProcess sets the ID of this process in the endpoint, after the log contains the
+// start of the process. It writes the endpoint as UpdateEndpoint does.
 func (s *Holder) SetProcess(process domain.ProcessID) error {
 	return s.UpdateEndpoint(func(e *Endpoint) { e.Process = process })
 }

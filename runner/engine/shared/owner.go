@@ -34,15 +34,15 @@ func describe(o storedir.Owner) string {
 	return fmt.Sprintf("process %d (%s on %s, since %s)", o.PID, o.Command, o.Host, o.Started.Format(time.RFC3339))
 }
 
-// A LockWait describes the process that has the lock of a folder, for which a Store
-// waits.
+// A LockWait describes the process that has the lock of a folder while a Store waits
+// for that process.
 type LockWait struct {
 	// Dir is the folder.
 	Dir string
 	// Owner is the process. Zero: unknown.
 	Owner storedir.Owner
-	// Stopped is set if a signal, such as that of Ctrl-Z, has stopped the process. It
-	// is false on systems without /proc.
+	// Stopped is set if a signal has stopped the process, for example Ctrl-Z. It is
+	// false on systems without /proc.
 	Stopped bool
 }
 

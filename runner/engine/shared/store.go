@@ -79,8 +79,8 @@ type Store struct {
 	}
 }
 
-// A backendSearch is a running search for the next backend. All operations that need
-// one wait for its done.
+// A backendSearch is a search for the next backend in progress. All operations that
+// need a backend wait until done is closed.
 type backendSearch struct {
 	done chan struct{}
 	// err is nil if the search set a new current backend. It is set before done is
@@ -222,11 +222,13 @@ const (
 	noticeAfter = 2 * time.Second
 )
 
-// findBackend takes the lock of the folder or connects to the holder. It repeats the
-// attempt, with growing pauses, while another process begins to serve, ends, or does
-// not respond, until Config.Timeout, and then returns an UnresponsiveError. first is
-// set by Open: then a process that does not share the folder is an error after
-// exclusiveWait. An error that another attempt cannot change is returned at once.
+// findBackend takes the lock of the folder or connects to the holder. While another
+// process begins to serve, ends or does not respond, it repeats the attempt with
+// growing pauses. After Config.Timeout it returns an UnresponsiveError.
+//
+// It returns an error at once if another attempt cannot change it. Open sets first:
+// then findBackend also returns an error after exclusiveWait if a process has the lock
+// that does not share the folder.
 func (s *Store) findBackend(ctx context.Context, first bool) (*backend, error) {
 	began, notified := time.Now(), false
 	for pause := firstPause; ; pause = min(pause*3/2, lastPause) {

@@ -72,10 +72,10 @@ type user struct {
 	role Role
 }
 
-// ParseUsers reads a users file. Each line is name:hash:roles: a bcrypt hash,
-// and roles separated by commas, of which the highest counts. It skips empty
-// lines and lines that begin with #. An ErrBadUsers names the first invalid
-// line and never contains a hash.
+// ParseUsers reads a users file. Each line is name:hash:roles, with a bcrypt
+// hash and one or more roles separated by commas. The highest role is in
+// effect. ParseUsers skips empty lines and lines that begin with #. An
+// ErrBadUsers names the first invalid line and never contains a hash.
 func ParseUsers(r io.Reader) (*Users, error) {
 	u, err := newUsers()
 	if err != nil {
@@ -141,8 +141,8 @@ func (u *Users) add(line string) error {
 }
 
 // FormatUser returns the line of a users file for a user. It returns
-// ErrBadUsers for an invalid name or role and for a password over 72 bytes, of
-// which bcrypt would ignore the rest.
+// ErrBadUsers for an invalid name or role, and for a password over 72 bytes,
+// since bcrypt would ignore the bytes after them.
 func FormatUser(name, password string, role Role) (string, error) {
 	return formatUser(name, password, role, bcrypt.DefaultCost)
 }

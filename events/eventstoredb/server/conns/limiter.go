@@ -149,8 +149,8 @@ func (l *Limiter) admit(accepted net.Conn) *Conn {
 	return c
 }
 
-// Shed closes all unauthenticated connections. A server calls it when it shuts
-// down, so that it need not wait for them.
+// Shed closes all unauthenticated connections. A server calls Shed when it
+// shuts down, and then need not wait for them.
 func (l *Limiter) Shed() {
 	for {
 		l.mu.Lock()

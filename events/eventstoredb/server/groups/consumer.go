@@ -46,9 +46,9 @@ type Consumer struct {
 	ended error
 }
 
-// A queuedMessage is a delivery that Next has not returned yet. The message may
-// time out while it is in the queue; the delivery is then stale, and the message
-// has another holder or another number of retries than attempt.
+// A queuedMessage is a delivery that Next has not returned yet. If the message
+// times out while it is in the queue, the delivery is stale: the message then
+// has another holder, or another number of retries than attempt.
 type queuedMessage struct {
 	*message
 	attempt int
@@ -167,8 +167,8 @@ func (c *Consumer) pop() (Delivery, bool, error) {
 	return Delivery{}, false, nil
 }
 
-// A NackAction is the treatment of an entry that a consumer rejects. The zero
-// NackAction is invalid; Nack parks the entry then.
+// A NackAction is the treatment of an entry that a consumer rejects. Nack
+// treats the zero NackAction and unknown ones as Park.
 type NackAction int
 
 // The actions.

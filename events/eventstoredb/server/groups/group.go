@@ -40,7 +40,8 @@ type message struct {
 	reason string
 }
 
-// parked returns the message as it is recorded when it is parked.
+// parked returns the ParkedEntry that the group records when it parks the
+// message.
 func (m *message) parked() ParkedEntry {
 	return ParkedEntry{ID: m.entry.ID, Stream: m.entry.Stream, Revision: m.entry.Revision, Reason: m.reason}
 }
@@ -169,8 +170,9 @@ func (g *Group) startLocked() {
 	})
 }
 
-// close ends the group and its consumers with a reason, and joins its goroutines.
-// The persister makes its last round meanwhile, which writes the checkpoint.
+// close ends the group and its consumers with a reason, and joins its
+// goroutines. The persister makes one last round, which writes the checkpoint,
+// before it ends.
 func (g *Group) close(why error) {
 	g.mu.Lock()
 	g.endLocked(why)
@@ -327,9 +329,9 @@ func (g *Group) parkLocked(m *message, reason string) {
 
 // dispatchLocked delivers waiting messages to consumers with free capacity, in
 // order, until the first message that no consumer can take. With a pinned
-// strategy it continues after that message, so that a full consumer does not hold
-// up the messages of other consumers. It costs one hash for each waiting message
-// and consumer then.
+// strategy it continues after that message, so that a full consumer does not
+// hold up the messages of other consumers. A pinned strategy computes one hash
+// for each pair of a waiting message and a consumer.
 func (g *Group) dispatchLocked() {
 	pinned := g.mu.def.Settings.Strategy == Pinned || g.mu.def.Settings.Strategy == PinnedByCorrelation
 	n := 0

@@ -107,9 +107,10 @@ func (g *Groups) load(ctx context.Context) error {
 	return nil
 }
 
-// Restart ends all consumers and loads the groups from the store again, so that a
-// stopped group continues from its checkpoint. If it fails, there are no groups
-// until a later Restart succeeds. After Close it returns ErrStopped.
+// Restart ends all consumers and loads the groups from the store again, so that
+// a stopped group continues from its checkpoint. If loading fails, the Groups
+// have no group until a later Restart succeeds. After Close it returns
+// ErrStopped.
 func (g *Groups) Restart(ctx context.Context) error {
 	g.changing.Lock()
 	defer g.changing.Unlock()
