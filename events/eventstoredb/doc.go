@@ -4,11 +4,13 @@
 // A [Store] implements events.Store and events.Scanner over the official client.
 // [Open] takes a connection string and a [Config]. The Namespace of the Config is a
 // prefix of every stream name and keeps two ledgers of one database apart; without
-// one, the ledger owns every stream except the server's own. The revision of an entry
-// is the event number of EventStoreDB plus one, its position has the commit and the
-// prepare position of EventStoreDB, and package mapping converts the record. Every
-// call requires the leader, because a ledger reads its own writes; Open logs a warning
-// if the connection string prefers another node.
+// one, the ledger owns every stream except the server's own. Every call requires the
+// leader, because a ledger reads its own writes; Open logs a warning if the connection
+// string prefers another node.
+//
+// An entry of the ledger is an event of EventStoreDB. Its revision is the event number
+// plus one, and its position has the commit and the prepare position of the event.
+// Package mapping converts the record.
 //
 // [Probe] describes each node of a database and the connection to it. [Store.Rights]
 // reports the rights of a user, [Store.Deletions] the records that an administrator
@@ -52,10 +54,11 @@
 // ErrBadRecord, ErrTooLarge and ErrClosed of package events. Every call may return
 // ErrUnreachable, [ErrRefused] if the server denies it, ErrTooOld if a node of an
 // older version became the leader, and [ErrBroken] for a bug of the client. An append
-// that returns ErrUnreachable or ErrTooOld stored no record. A loop ends with an
-// events.DamagedRecord, which has the position, at a damaged record, and with
-// events.ErrDamaged and [ErrDeleted] in a stream that was deleted or truncated. The
-// errors of a [Node] may also be [ErrTLS], [ErrCertificate] and [ErrForeign].
+// that returns ErrUnreachable or ErrTooOld stored no record. At a damaged record a loop
+// ends with an events.DamagedRecord, which has the position of the record. In a stream
+// that was deleted or truncated, a loop ends with an error that matches
+// events.ErrDamaged and [ErrDeleted]. The errors of a [Node] may also be [ErrTLS],
+// [ErrCertificate] and [ErrForeign].
 //
 // The package leaves the encoding of events to package events and the rights and
 // retention of streams to the administrator of the database. The laws are checked in

@@ -1,6 +1,6 @@
 // Package server serves an events.Store under EventStoreDB's gRPC protocol.
 //
-// A [Server] answers the official clients of EventStoreDB and KurrentDB: it
+// A [Server] serves the official clients of EventStoreDB and KurrentDB: it
 // reads streams and $all in both directions, appends events, runs
 // subscriptions, and manages groups of competing consumers, which
 // EventStoreDB calls persistent subscriptions (package groups). A [Config]
@@ -44,9 +44,9 @@
 //
 // # Errors
 //
-// [ErrNotSafe] comes from New, Config.Check and Serve. Package auth returns the
-// errors of users and passwords. [ErrDrained] is the cause with which
-// calls end when the server shuts down.
+// New, Config.Check and Serve return [ErrNotSafe]. Package auth returns the
+// errors of users and passwords. [ErrDrained] is the cause with which calls end
+// when the server shuts down.
 //
 // Clients receive UNAVAILABLE if the server or the store closes, ABORTED if an
 // append may or may not have been written, DATA_LOSS for a damaged record,

@@ -4,9 +4,9 @@
 // [Serve] returns the handler by which a node serves its [outputs.Store], and a [Client]
 // offers the methods of a Store over HTTP. [BlobStore] is the interface of both, and
 // [Local] adapts a Store to it. [Locate] searches the log for the process that settled
-// the call of a blob, and for the addresses of nodes that may have it. [Nodes] combines
-// these: it reads a blob from the local store, or from the node that has it. An [Upload]
-// stores one blob that may have to be stored again at another node.
+// the call of a blob, and for the addresses of nodes that may have the blob. [Nodes] uses
+// a local store, Locate and Clients to read a blob from the local store or from the node
+// that has it. An [Upload] stores one blob, again at another node if the first one dies.
 //
 // # Protocol
 //
@@ -36,8 +36,8 @@
 //   - Keep at a client stores exactly the bytes of its reader, or no blob.
 //   - A Keep that the client repeats after a lost response stores the blob once.
 //   - Memory use at both ends does not depend on the size of a blob.
-//   - A call fails after the node was idle for the timeout, and as soon as its context
-//     ends. It continues with a node that restarts soon.
+//   - A call fails when the node was idle for [Config.IdleTimeout], and as soon as its
+//     context ends. If the node restarts within [Config.Retry], the call continues.
 //   - Errors of a store have the same identity, by errors.Is, through a client.
 //   - A client sends a password only over TLS or to this machine, and no error text
 //     contains it.

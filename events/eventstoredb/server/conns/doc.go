@@ -16,7 +16,7 @@
 //     unauthenticated connection in the same way. If all others are
 //     authenticated, it closes the new one.
 //   - A new connection never closes an authenticated one.
-//   - The default of Max leaves file descriptors to the stores of the process.
+//   - The default of Max leaves file descriptors for the stores of the process.
 //
 // # Concurrency
 //
