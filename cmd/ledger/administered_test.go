@@ -27,11 +27,11 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/mapping"
 )
 
-// administered is a fake EventStoreDB whose administrator hides and deletes records.
+// deletingServer is a fake EventStoreDB whose administrator hides and deletes records.
 // ledger serve refuses such operations, so no real server of the module can play this
 // part. As in EventStoreDB, a read of one stream omits the records that the stream
 // metadata hides, and a read of $all returns them until scavenge removes them.
-type administered struct {
+type deletingServer struct {
 	serverfeatures.UnimplementedServerFeaturesServer
 	streamspb.UnimplementedStreamsServer
 	mu      sync.Mutex
@@ -42,14 +42,14 @@ type administered struct {
 
 // GetSupportedMethods returns a server version and no method, which is enough for the
 // client to connect.
-func (*administered) GetSupportedMethods(context.Context, *shared.Empty) (*serverfeatures.SupportedMethods, error) {
+func (*deletingServer) GetSupportedMethods(context.Context, *shared.Empty) (*serverfeatures.SupportedMethods, error) {
 	return &serverfeatures.SupportedMethods{EventStoreServerVersion: "24.10.5"}, nil
 }
 
 // add appends an event of a kind to a stream, at a revision counted from 0 as the
 // protocol counts it. change may alter the event before it is stored. It is called
 // before serve.
-func (a *administered) add(stream, kind string, revision uint64, change func(*streamspb.ReadResp_ReadEvent_RecordedEvent)) {
+func (a *deletingServer) add(stream, kind string, revision uint64, change func(*streamspb.ReadResp_ReadEvent_RecordedEvent)) {
 	at := uint64(100 * (len(a.all) + 1))
 	e := &streamspb.ReadResp_ReadEvent_RecordedEvent{
 		Id:               &shared.UUID{Value: &shared.UUID_String_{String_: fmt.Sprintf("0190a1b2-0000-7000-8000-%012d", len(a.all)+1)}},
@@ -63,7 +63,7 @@ func (a *administered) add(stream, kind string, revision uint64, change func(*st
 
 // fill appends the records of entries to the log, mapped to events as the adapter maps
 // them.
-func (a *administered) fill(t *testing.T, entries []events.Entry) {
+func (a *deletingServer) fill(t *testing.T, entries []events.Entry) {
 	t.Helper()
 	for _, e := range entries {
 		f, err := mapping.FromRecord(e.Record)
@@ -77,8 +77,8 @@ func (a *administered) fill(t *testing.T, entries []events.Entry) {
 	}
 }
 
-// sets writes metadata to a stream, and a tombstone if metadata is empty.
-func (a *administered) sets(stream, metadata string) {
+// setMetadata writes metadata to a stream, and a tombstone if metadata is empty.
+func (a *deletingServer) setMetadata(stream, metadata string) {
 	if metadata == "" {
 		a.add(stream, "$streamDeleted", 1<<63-1, func(*streamspb.ReadResp_ReadEvent_RecordedEvent) {})
 		return
@@ -88,7 +88,7 @@ func (a *administered) sets(stream, metadata string) {
 
 // scavenge removes the events for which goes returns true. goes takes revisions counted
 // from 1, as the ledger counts them.
-func (a *administered) scavenge(goes func(stream string, revision uint64) bool) {
+func (a *deletingServer) scavenge(goes func(stream string, revision uint64) bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.all = slices.DeleteFunc(slices.Clone(a.all), func(e *streamspb.ReadResp_ReadEvent_RecordedEvent) bool { return goes(streamOf(e), e.StreamRevision+1) })
@@ -101,7 +101,7 @@ func streamOf(e *streamspb.ReadResp_ReadEvent_RecordedEvent) string {
 
 // serve starts a gRPC server on a loopback port and returns its connection string. The
 // server stops when the test ends.
-func (a *administered) serve(t *testing.T) string {
+func (a *deletingServer) serve(t *testing.T) string {
 	t.Helper()
 	at, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -117,7 +117,7 @@ func (a *administered) serve(t *testing.T) string {
 }
 
 // Append counts the request and denies it.
-func (a *administered) Append(streamspb.Streams_AppendServer) error {
+func (a *deletingServer) Append(streamspb.Streams_AppendServer) error {
 	a.appends.Add(1)
 	return grpcstatus.Error(codes.PermissionDenied, "append denied")
 }
@@ -125,7 +125,7 @@ func (a *administered) Append(streamspb.Streams_AppendServer) error {
 // Read serves reads and subscriptions of one stream or of $all, in either direction and
 // up to a count. A subscription sends the stored events, reports that it caught up, and
 // then stays idle until the client cancels it.
-func (a *administered) Read(q *streamspb.ReadReq, to streamspb.Streams_ReadServer) error {
+func (a *deletingServer) Read(q *streamspb.ReadReq, to streamspb.Streams_ReadServer) error {
 	o := q.GetOptions()
 	name := "$all"
 	if s := o.GetStream(); s != nil {
@@ -166,7 +166,7 @@ func (a *administered) Read(q *streamspb.ReadReq, to streamspb.Streams_ReadServe
 // found returns the events that a request selects, oldest first. For a tombstoned
 // stream it returns the error that EventStoreDB returns; for a missing stream it sends
 // StreamNotFound itself and returns no events.
-func (a *administered) found(o *streamspb.ReadReq_Options, name string, to streamspb.Streams_ReadServer) (found []*streamspb.ReadResp_ReadEvent_RecordedEvent, err error) {
+func (a *deletingServer) found(o *streamspb.ReadReq_Options, name string, to streamspb.Streams_ReadServer) (found []*streamspb.ReadResp_ReadEvent_RecordedEvent, err error) {
 	a.mu.Lock()
 	all := a.all
 	a.mu.Unlock()
@@ -175,13 +175,13 @@ func (a *administered) found(o *streamspb.ReadReq_Options, name string, to strea
 		case name == streamOf(e) && e.Metadata["type"] == "$streamDeleted":
 			to.SetTrailer(metadata.Pairs("exception", "stream-deleted", "stream-name", name))
 			return nil, grpcstatus.Error(codes.FailedPrecondition, "deleted")
-		case name == "$all" && passes(o.GetFilter(), e), name == streamOf(e):
+		case name == "$all" && matchesFilter(o.GetFilter(), e), name == streamOf(e):
 			found = append(found, e)
 		}
 	}
 	expired := false
 	if name != "$all" && len(found) > 0 {
-		found, expired = unhidden(all, name, found)
+		found, expired = visibleEvents(all, name, found)
 	}
 	if name != "$all" && len(found) == 0 && !expired { // a stream whose records have all expired exists and is empty
 		return nil, to.Send(&streamspb.ReadResp{Content: &streamspb.ReadResp_StreamNotFound_{StreamNotFound: &streamspb.ReadResp_StreamNotFound{StreamIdentifier: &shared.StreamIdentifier{StreamName: []byte(name)}}}})
@@ -189,10 +189,10 @@ func (a *administered) found(o *streamspb.ReadReq_Options, name string, to strea
 	return found, nil
 }
 
-// unhidden returns the events of a stream that its metadata leaves visible. It treats
+// visibleEvents returns the events of a stream that its metadata leaves visible. It treats
 // every event as older than any $maxAge, and reports in expired whether the metadata
 // sets one.
-func unhidden(all []*streamspb.ReadResp_ReadEvent_RecordedEvent, name string, found []*streamspb.ReadResp_ReadEvent_RecordedEvent) (shown []*streamspb.ReadResp_ReadEvent_RecordedEvent, expired bool) {
+func visibleEvents(all []*streamspb.ReadResp_ReadEvent_RecordedEvent, name string, found []*streamspb.ReadResp_ReadEvent_RecordedEvent) (shown []*streamspb.ReadResp_ReadEvent_RecordedEvent, expired bool) {
 	var m struct {
 		Before   uint64 `json:"$tb"`
 		MaxCount int    `json:"$maxCount"`
@@ -212,10 +212,10 @@ func unhidden(all []*streamspb.ReadResp_ReadEvent_RecordedEvent, name string, fo
 	}), m.MaxAge > 0
 }
 
-// passes reports whether a filter admits an event. A nil filter admits every event;
+// matchesFilter reports whether a filter admits an event. A nil filter admits every event;
 // otherwise a prefix or the regular expression must match the stream name or the event
 // type.
-func passes(f *streamspb.ReadReq_Options_FilterOptions, e *streamspb.ReadResp_ReadEvent_RecordedEvent) bool {
+func matchesFilter(f *streamspb.ReadReq_Options_FilterOptions, e *streamspb.ReadResp_ReadEvent_RecordedEvent) bool {
 	if f == nil {
 		return true
 	}
@@ -235,16 +235,16 @@ func passes(f *streamspb.ReadReq_Options_FilterOptions, e *streamspb.ReadResp_Re
 // and the doctor prints the event that grants the right.
 func TestWhoMayNotReadAllIsToldBeforeAnythingIsWritten(t *testing.T) {
 	t.Parallel()
-	a := &administered{denies: func(stream string) bool { return stream == "$all" }}
+	a := &deletingServer{denies: func(stream string) bool { return stream == "$all" }}
 	url := a.serve(t)
 	node := []string{"LEDGER_NODE=" + t.TempDir(), "LEDGER_PATIENCE=1s"}
-	for _, args := range [][]string{{"recover"}, {"call", "ls"}, {"verify"}, {"store", "copy", seeded(t)}} {
+	for _, args := range [][]string{{"recover"}, {"call", "ls"}, {"verify"}, {"store", "copy", newSeededStore(t)}} {
 		if args[0] == "store" {
 			args = append(args, url)
 		} else {
 			args = append(args, "--store", url)
 		}
-		got := asked(t, node, args...)
+		got := ledgerWithEnv(t, node, args...)
 		if got.exit != fault.ExitFailed || !strings.Contains(string(got.err), "user lacks a right that the ledger needs: it may not read $all") || !strings.Contains(string(got.err), "ledger doctor") {
 			t.Errorf("ledger %v = %d %s, want that the right is missing", args, got.exit, got.err)
 		}
@@ -252,7 +252,7 @@ func TestWhoMayNotReadAllIsToldBeforeAnythingIsWritten(t *testing.T) {
 	if n := a.appends.Load(); n > 0 {
 		t.Errorf("%d appends were sent before the right was found missing", n)
 	}
-	e, got := examined(t, url)
+	e, got := runDoctor(t, url)
 	if got.exit != fault.ExitFailed {
 		t.Errorf("doctor = %d %s", got.exit, got.err)
 	}
@@ -276,7 +276,7 @@ func TestWhoMayNotReadAllIsToldBeforeAnythingIsWritten(t *testing.T) {
 // event that caused it and how to undo it.
 func TestVerifySeesWhatAnAdministratorDid(t *testing.T) {
 	t.Parallel()
-	entries := entriesIn(t, seeded(t))
+	entries := readEntries(t, newSeededStore(t))
 	longest, lengths := "", map[string]uint64{}
 	for _, e := range entries {
 		if lengths[string(e.Stream)]++; lengths[string(e.Stream)] > lengths[longest] {
@@ -311,15 +311,15 @@ func TestVerifySeesWhatAnAdministratorDid(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := &administered{}
+			a := &deletingServer{}
 			a.fill(t, entries)
 			for _, m := range c.metadata {
-				a.sets(longest, m)
+				a.setMetadata(longest, m)
 			}
 			url := a.serve(t)
 			node := []string{"LEDGER_NODE=" + t.TempDir()}
 			check := func(when string, says []string) {
-				ran := asked(t, node, "verify", "--outputs=false", "--store", url, "-o", "json")
+				ran := ledgerWithEnv(t, node, "verify", "--outputs=false", "--store", url, "-o", "json")
 				if len(ran.out) == 0 {
 					t.Fatalf("%s the scavenge verify = %d %s", when, ran.exit, ran.err)
 				}
@@ -344,11 +344,11 @@ func TestVerifySeesWhatAnAdministratorDid(t *testing.T) {
 				}
 			}
 			check("before", c.before)
-			show := asked(t, node, "session", "show", strings.TrimPrefix(longest, "session-"), "--store", url)
+			show := ledgerWithEnv(t, node, "session", "show", strings.TrimPrefix(longest, "session-"), "--store", url)
 			if text := string(show.err); len(c.before) > 0 && (show.exit != fault.ExitFailed || !strings.Contains(text, "stream was deleted or truncated on the server") || !strings.Contains(text, "ledger verify") || strings.Contains(text, "92233720368547758")) {
 				t.Errorf("session show = %d %s, want that the stream was cut short, and to verify", show.exit, text)
 			}
-			if e, _ := examined(t, url); len(c.before) > 0 {
+			if e, _ := runDoctor(t, url); len(c.before) > 0 {
 				if sick := failedCheck(t, e, "records"); !strings.Contains(sick.Detail, longest) || sick.Advice == nil || !strings.Contains(*sick.Advice, "do not scavenge") {
 					t.Errorf("the doctor says %+v", sick)
 				}

@@ -28,16 +28,16 @@ func transcriptsDir(t *testing.T) string {
 	return dir
 }
 
-// A ran is the result of a ledger process: its standard output, its standard error and
+// A commandResult is the result of a ledger process: its standard output, its standard error and
 // its exit status.
-type ran struct {
+type commandResult struct {
 	out, err []byte
 	exit     int
 }
 
 // ledger runs the ledger command as a process with --store and arguments, and waits for
 // it to exit. A non-zero exit status does not fail the test.
-func ledger(t *testing.T, store string, args ...string) ran {
+func ledger(t *testing.T, store string, args ...string) commandResult {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), commandPath(), append([]string{"--store", store}, args...)...)
 	var out, errs bytes.Buffer
@@ -45,7 +45,7 @@ func ledger(t *testing.T, store string, args ...string) ran {
 	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
 		t.Fatalf("ledger %s: %v", strings.Join(args, " "), err)
 	}
-	return ran{out.Bytes(), errs.Bytes(), cmd.ProcessState.ExitCode()}
+	return commandResult{out.Bytes(), errs.Bytes(), cmd.ProcessState.ExitCode()}
 }
 
 // decodeJSON decodes JSON into a T and fails the test if it cannot.

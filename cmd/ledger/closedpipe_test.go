@@ -118,7 +118,7 @@ func TestEachCommandEndsQuietlyAtAClosedPipe(t *testing.T) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	dir := t.TempDir()
-	store := seeded(t)
+	store := newSeededStore(t)
 	session := `{"schema_version":"ATIF-v1.7","agent":{"name":"build"},"steps":[{"source":"user","message":"go"},{"source":"agent","message":"done"}]}`
 	record := `{"type":"user","uuid":"0d3c0e0f-0000-4000-8000-000000000001","parentUuid":null,"sessionId":"0d3c0e0f-0000-4000-8000-000000000002",` +
 		`"timestamp":"2026-01-01T00:00:00.000Z","version":"2.0.0","cwd":"/w","isSidechain":false,"userType":"external","message":{"role":"user","content":"hello"}}` + "\n"
@@ -215,7 +215,7 @@ func TestAListingEndsWhenItsReaderLeaves(t *testing.T) {
 // record arrives that it could write.
 func TestFollowingEndsWhenItsReaderLeaves(t *testing.T) {
 	t.Parallel()
-	store := seeded(t)
+	store := newSeededStore(t)
 	for _, args := range [][]string{{"event", "tail", "-f"}, {"session", "tail", "-f", "-o", "jsonl"}, {"event", "tail", "-f", "-o", "json"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			exit, told := readFirst(t, store, args, nil)

@@ -33,8 +33,8 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// seeded returns the folder of a new store with the history that seed writes.
-func seeded(t *testing.T) string {
+// newSeededStore returns the folder of a new store with the history that seed writes.
+func newSeededStore(t *testing.T) string {
 	t.Helper()
 	store := filepath.Join(t.TempDir(), "store")
 	if err := seed(store); err != nil {
@@ -43,9 +43,9 @@ func seeded(t *testing.T) string {
 	return store
 }
 
-// following starts a command that follows the log, and returns once the command has
+// startFollower starts a command that follows the log, and returns once the command has
 // printed that it caught up. The process is killed when the test ends.
-func following(t *testing.T, args ...string) *exec.Cmd {
+func startFollower(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), commandPath(), args...)
 	pipe, err := cmd.StderrPipe()
@@ -69,7 +69,7 @@ func following(t *testing.T, args ...string) *exec.Cmd {
 // and by the code store_in_use in JSON.
 func TestAStoreInUseNamesTheProcess(t *testing.T) {
 	t.Parallel()
-	store := seeded(t)
+	store := newSeededStore(t)
 	holder, err := embedded.Open(t.Context(), store, embedded.Config{Owner: storedir.Owner{Command: "some program"}})
 	noError(t, err)
 	refused := ledger(t, store, "session", "ls")
@@ -95,8 +95,8 @@ func TestAStoreInUseNamesTheProcess(t *testing.T) {
 // SIGINT ends it with status ExitInterrupted.
 func TestFollowingKeepsNoOtherFromTheStore(t *testing.T) {
 	t.Parallel()
-	store := seeded(t)
-	tail := following(t, "--store", store, "event", "tail", "-f")
+	store := newSeededStore(t)
+	tail := startFollower(t, "--store", store, "event", "tail", "-f")
 	for _, args := range [][]string{{"session", "ls"}, {"recover"}} {
 		if got := ledger(t, store, args...); got.exit != 0 {
 			t.Errorf("%s: exit %d: %s", args, got.exit, got.err)
@@ -118,7 +118,7 @@ func TestWhatComesIsFollowed(t *testing.T) {
 	t.Parallel()
 	read, write := io.Pipe()
 	a := newApp(&render.Printer{Out: bufio.NewWriter(write), Err: io.Discard, Env: os.LookupEnv, Now: time.Now, Format: render.AsJSONLines}, nil, rand.Reader)
-	s, err := a.OpenSharedFolder(t.Context(), seeded(t))
+	s, err := a.OpenSharedFolder(t.Context(), newSeededStore(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestWhatComesIsFollowed(t *testing.T) {
 // position 32.
 func damagedStore(t *testing.T) string {
 	t.Helper()
-	dir := seeded(t)
+	dir := newSeededStore(t)
 	store, err := embedded.Open(t.Context(), dir, embedded.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -208,9 +208,9 @@ func TestReadingGoesOnBehindADamagedRecord(t *testing.T) {
 	}
 }
 
-// rot flips one bit of the record at a position, directly in Pebble, so that its
+// corruptRecord flips one bit of the record at a position, directly in Pebble, so that its
 // checksum no longer matches.
-func rot(t *testing.T, store string, position uint64) {
+func corruptRecord(t *testing.T, store string, position uint64) {
 	t.Helper()
 	db, err := pebble.Open(filepath.Join(store, "log"), &pebble.Options{})
 	if err != nil {
@@ -232,8 +232,8 @@ func rot(t *testing.T, store string, position uint64) {
 // and report its position. event ls and event tail exit with status ExitFailed.
 func TestReadingGoesOnBehindARecordThatCannotBeRead(t *testing.T) {
 	t.Parallel()
-	store := seeded(t)
-	rot(t, store, 20)
+	store := newSeededStore(t)
+	corruptRecord(t, store, 20)
 	listed := ledger(t, store, "event", "ls", "-o", "jsonl")
 	if got := strings.Count(string(listed.out), "\n"); listed.exit != fault.ExitFailed || got != 29 {
 		t.Errorf("event ls: exit %d with %d rows, want %d with the 29 around the damage", listed.exit, got, fault.ExitFailed)
@@ -259,7 +259,7 @@ func TestReadingGoesOnBehindARecordThatCannotBeRead(t *testing.T) {
 // a missing store that may be created.
 func TestAStoreThatIsNotWholeIsNoMissingStore(t *testing.T) {
 	t.Parallel()
-	store := seeded(t)
+	store := newSeededStore(t)
 	manifests, err := filepath.Glob(filepath.Join(store, "log", "MANIFEST-*"))
 	if err != nil || len(manifests) == 0 {
 		t.Fatalf("no manifest: %v", err)
@@ -295,7 +295,7 @@ func TestVerifyFindsAnOutputThatIsGone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store := seeded(t)
+			store := newSeededStore(t)
 			kept, err := outputs.Open(filepath.Join(store, "outputs"), outputs.Config{})
 			if err != nil {
 				t.Fatal(err)
@@ -324,7 +324,7 @@ func TestVerifyFindsAnOutputThatIsGone(t *testing.T) {
 // All JSON rows of a listing have the same keys, whether or not a value is null.
 func TestRowsHaveAllTheirKeys(t *testing.T) {
 	t.Parallel()
-	store := seeded(t)
+	store := newSeededStore(t)
 	for _, args := range [][]string{{"call", "ls"}, {"session", "ls"}, {"event", "ls"}} {
 		want := ""
 		for line := range strings.Lines(string(ledger(t, store, append(args, "-o", "jsonl")...).out)) {

@@ -24,9 +24,9 @@ import (
 // copiedRecords is the number of records in the stores that these tests copy.
 var copiedRecords = repeats(3_000, 10_000)
 
-// filled returns the folder of a store with copiedRecords records in up to 50 streams.
+// newLargeStore returns the folder of a store with copiedRecords records in up to 50 streams.
 // Their contents are the same in each run; their IDs are not.
-func filled(t *testing.T) string {
+func newLargeStore(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "filled")
 	store, err := embedded.Open(t.Context(), dir, embedded.Config{})
@@ -53,11 +53,11 @@ func filled(t *testing.T) string {
 	return dir
 }
 
-// copied runs ledger store copy to its end and returns its JSON row. variables are
+// copyStore runs ledger store copy to its end and returns its JSON row. variables are
 // added to the environment of the process.
-func copied(t *testing.T, variables []string, from, to string) storecopy.Totals {
+func copyStore(t *testing.T, variables []string, from, to string) storecopy.Totals {
 	t.Helper()
-	got := asked(t, variables, "store", "copy", from, to, "-o", "json")
+	got := ledgerWithEnv(t, variables, "store", "copy", from, to, "-o", "json")
 	if got.exit != 0 || len(got.err) > 0 {
 		t.Fatalf("copy %s %s = %d %s", from, to, got.exit, got.err)
 	}
@@ -82,7 +82,7 @@ func digestOf(t *testing.T, store events.Store) string {
 // target then hold the same records.
 func TestACopyThatIsKilledGoesOn(t *testing.T) {
 	t.Parallel()
-	from := filled(t)
+	from := newLargeStore(t)
 	source, err := embedded.Open(t.Context(), from, embedded.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestACopyThatIsKilledGoesOn(t *testing.T) {
 	if err := source.Close(); err != nil {
 		t.Fatal(err)
 	}
-	server, _ := hosting(t, server.Config{})
+	server, _ := serveStore(t, server.Config{})
 	node := []string{"LEDGER_NODE=" + t.TempDir()}
 	back := filepath.Join(t.TempDir(), "back")
 	for _, leg := range []struct{ from, to string }{
@@ -99,28 +99,28 @@ func TestACopyThatIsKilledGoesOn(t *testing.T) {
 	} {
 		began, kills := time.Now(), 0
 		for range repeats(2, 6) {
-			if !killedCopy(t, node, leg.from, leg.to, time.Duration(rand.IntN(250))*time.Millisecond) {
+			if !killCopy(t, node, leg.from, leg.to, time.Duration(rand.IntN(250))*time.Millisecond) {
 				break
 			}
 			kills++
 		}
-		row := copied(t, node, leg.from, leg.to)
+		row := copyStore(t, node, leg.from, leg.to)
 		if row.Records != uint64(copiedRecords) || row.Digest != want {
 			t.Fatalf("copy from %s to %s after %d kills: %+v, want %d records with the digest %s", leg.from, leg.to, kills, row, copiedRecords, want)
 		}
 		t.Logf("to %s: %d kills in %s, %d records were left to copy", row.To, kills, time.Since(began), row.Copied)
-		if again := copied(t, node, leg.from, leg.to); again.Copied != 0 || again.Digest != want {
+		if again := copyStore(t, node, leg.from, leg.to); again.Copied != 0 || again.Digest != want {
 			t.Errorf("copy again = %+v, want nothing to do", again)
 		}
 	}
-	if got := entriesIn(t, back); len(got) != copiedRecords || !slices.EqualFunc(got, entriesIn(t, from), sameRecord) {
+	if got := readEntries(t, back); len(got) != copiedRecords || !slices.EqualFunc(got, readEntries(t, from), sameRecord) {
 		t.Errorf("what came back are %d records, and not those that went", len(got))
 	}
 }
 
-// killedCopy starts a copy and kills it after a delay. It reports whether the kill hit
+// killCopy starts a copy and kills it after a delay. It reports whether the kill hit
 // a running process.
-func killedCopy(t *testing.T, variables []string, from, to string, after time.Duration) bool {
+func killCopy(t *testing.T, variables []string, from, to string, after time.Duration) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), after)
 	defer cancel()
@@ -142,7 +142,7 @@ func killedCopy(t *testing.T, variables []string, from, to string, after time.Du
 // copy adds the records appended since.
 func TestACopyOfWhatGrowsIsOfOneMoment(t *testing.T) {
 	t.Parallel()
-	from, source := hosting(t, server.Config{})
+	from, source := serveStore(t, server.Config{})
 	to := filepath.Join(t.TempDir(), "to")
 	mint := newMint(time.Now)
 	grow := func(after events.Revision) {
@@ -169,13 +169,13 @@ func TestACopyOfWhatGrowsIsOfOneMoment(t *testing.T) {
 		}
 	})
 	node := []string{"LEDGER_NODE=" + t.TempDir()}
-	first := copied(t, node, from, to)
+	first := copyStore(t, node, from, to)
 	close(stop)
 	growing.Wait()
 	if first.Records < 500 || first.Records != first.Copied || first.Records >= uint64(length) {
 		t.Errorf("copy of a store that grows to %d records = %+v, want those of one moment", length, first)
 	}
-	second := copied(t, node, from, to)
+	second := copyStore(t, node, from, to)
 	if second.Records != uint64(length) || second.Copied != uint64(length)-first.Records || second.Digest != digestOf(t, source) {
 		t.Errorf("the next copy = %+v, want the other %d", second, uint64(length)-first.Records)
 	}
@@ -202,15 +202,15 @@ func TestACopyOfALargeRecordSaysWhatToDo(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	to, target := hosting(t, server.Config{})
+	to, target := serveStore(t, server.Config{})
 	node := []string{"LEDGER_NODE=" + t.TempDir()}
-	got := asked(t, node, "store", "copy", from, to)
+	got := ledgerWithEnv(t, node, "store", "copy", from, to)
 	for _, says := range []string{"position 3 of ", "record 1 of 1, Large evt_", "has 31458", "the limit is 1048576", "hint: set maxAppend=16MiB in the connection string"} {
 		if got.exit != fault.ExitFailed || !strings.Contains(string(got.err), says) {
 			t.Errorf("copy = %d %s, want it to say %q", got.exit, got.err, says)
 		}
 	}
-	if row := copied(t, node, from, to+"&maxAppend=16MiB"); row.Records != 3 || row.Copied != 2 || row.Digest != want || digestOf(t, target) != want {
+	if row := copyStore(t, node, from, to+"&maxAppend=16MiB"); row.Records != 3 || row.Copied != 2 || row.Digest != want || digestOf(t, target) != want {
 		t.Errorf("copy with maxAppend = %+v, want the 2 that were left", row)
 	}
 }
@@ -219,18 +219,18 @@ func TestACopyOfALargeRecordSaysWhatToDo(t *testing.T) {
 // source, which a later copy extends.
 func TestACopyThatFailsGoesOn(t *testing.T) {
 	t.Parallel()
-	from := seeded(t)
-	to, target := hosting(t, server.Config{MaxAppend: 600})
+	from := newSeededStore(t)
+	to, target := serveStore(t, server.Config{MaxAppend: 600})
 	node := []string{"LEDGER_NODE=" + t.TempDir(), "LEDGER_PATIENCE=200ms"}
-	got := asked(t, node, "store", "copy", from, to)
+	got := ledgerWithEnv(t, node, "store", "copy", from, to)
 	if got.exit != fault.ExitFailed || !strings.Contains(string(got.err), "copy to "+to) || !strings.Contains(string(got.err), "server refused the request") {
 		t.Errorf("copy to one that takes no more = %d %s, want its refusal", got.exit, got.err)
 	}
 	half := filepath.Join(t.TempDir(), "half")
-	if row := copied(t, node, to, half); row.Records != uint64(len(entriesIn(t, half))) {
+	if row := copyStore(t, node, to, half); row.Records != uint64(len(readEntries(t, half))) {
 		t.Errorf("what was copied before = %+v", row)
 	}
-	if row := copied(t, node, from, half); row.Digest == digestOf(t, target) || row.Records != uint64(len(entriesIn(t, from))) {
+	if row := copyStore(t, node, from, half); row.Digest == digestOf(t, target) || row.Records != uint64(len(readEntries(t, from))) {
 		t.Errorf("copy of the rest = %+v", row)
 	}
 }
@@ -239,16 +239,16 @@ func TestACopyThatFailsGoesOn(t *testing.T) {
 // regardless. A later copy from a store that has the outputs adds them.
 func TestACopyCountsOutputsThatAreMissing(t *testing.T) {
 	t.Parallel()
-	from := seeded(t)
-	bare := holding(t, entriesIn(t, from)) // the same log without its outputs
+	from := newSeededStore(t)
+	bare := newStoreWith(t, readEntries(t, from)) // the same log without its outputs
 	to := filepath.Join(t.TempDir(), "to")
-	if row := copied(t, nil, bare, to); row.Missing != 1 || row.Outputs != 0 || row.Records != uint64(len(entriesIn(t, to))) {
+	if row := copyStore(t, nil, bare, to); row.Missing != 1 || row.Outputs != 0 || row.Records != uint64(len(readEntries(t, to))) {
 		t.Errorf("copy = %+v, want one missing output", row)
 	}
-	if got := asked(t, nil, "store", "copy", bare, to); got.exit != 0 || !strings.Contains(string(got.out), "1 output, which no node that can be asked has, not copied: ledger verify lists them") {
+	if got := ledgerWithEnv(t, nil, "store", "copy", bare, to); got.exit != 0 || !strings.Contains(string(got.out), "1 output, which no node that can be asked has, not copied: ledger verify lists them") {
 		t.Errorf("copy = %d %s, want it to tell of the output", got.exit, got.out)
 	}
-	if row := copied(t, nil, from, to); row.Missing != 0 || row.Outputs != 1 {
+	if row := copyStore(t, nil, from, to); row.Missing != 0 || row.Outputs != 1 {
 		t.Errorf("copy of one that has it = %+v, want it copied", row)
 	}
 }

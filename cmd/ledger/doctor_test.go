@@ -33,10 +33,10 @@ const probeStream = "doctor-probe"
 // doctorProbes is the number of records that doctor --write appends.
 const doctorProbes = 5
 
-// hosting serves an embedded store in memory, with every anonymous client in the role
+// serveStore serves an embedded store in memory, with every anonymous client in the role
 // Ledger. It returns the connection string and the store. The server and the store are
 // closed when the test ends.
-func hosting(t *testing.T, cfg server.Config) (string, *embedded.Store) {
+func serveStore(t *testing.T, cfg server.Config) (string, *embedded.Store) {
 	t.Helper()
 	store, err := embedded.Open(t.Context(), "db", embedded.Config{FS: vfs.NewMem()})
 	if err != nil {
@@ -70,9 +70,9 @@ func hosting(t *testing.T, cfg server.Config) (string, *embedded.Store) {
 // newMint returns a mint with a random entropy source.
 func newMint(now func() time.Time) *domain.Mint { return domain.NewMint(now, rand.Reader) }
 
-// silence returns the address of a listener that accepts no connection: clients
+// silentListener returns the address of a listener that accepts no connection: clients
 // connect, through the backlog of the system, and receive no response.
-func silence(t *testing.T) string {
+func silentListener(t *testing.T) string {
 	t.Helper()
 	at, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -82,9 +82,9 @@ func silence(t *testing.T) string {
 	return at.Addr().String()
 }
 
-// asked runs ledger with arguments in a new home and no default store. variables are
+// ledgerWithEnv runs ledger with arguments in a new home and no default store. variables are
 // added to the environment of the process.
-func asked(t *testing.T, variables []string, args ...string) ran {
+func ledgerWithEnv(t *testing.T, variables []string, args ...string) commandResult {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), commandPath(), args...)
 	cmd.Env = append(os.Environ(), append([]string{"HOME=" + t.TempDir(), "LEDGER_STORE="}, variables...)...)
@@ -93,14 +93,14 @@ func asked(t *testing.T, variables []string, args ...string) ran {
 	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
 		t.Fatalf("ledger %s: %v", strings.Join(args, " "), err)
 	}
-	return ran{out.Bytes(), errs.Bytes(), cmd.ProcessState.ExitCode()}
+	return commandResult{out.Bytes(), errs.Bytes(), cmd.ProcessState.ExitCode()}
 }
 
-// examined runs ledger doctor on a store and returns its report and the result of the
+// runDoctor runs ledger doctor on a store and returns its report and the result of the
 // process.
-func examined(t *testing.T, store string, args ...string) (doctor.Report, ran) {
+func runDoctor(t *testing.T, store string, args ...string) (doctor.Report, commandResult) {
 	t.Helper()
-	got := asked(t, []string{"LEDGER_PATIENCE=1s"}, append([]string{"doctor", "--store", store, "-o", "json"}, args...)...)
+	got := ledgerWithEnv(t, []string{"LEDGER_PATIENCE=1s"}, append([]string{"doctor", "--store", store, "-o", "json"}, args...)...)
 	return decodeJSON[doctor.Report](t, got.out), got
 }
 
@@ -137,12 +137,12 @@ func TestTheDoctorSaysWhatStandsInBetween(t *testing.T) {
 		"nobody":      {"127.0.0.1:1", "network", "refused", "start the server"},
 		"no name":     {"ledger.invalid:2113", "network", "find the address of ledger.invalid", "check the name"},
 		"web server":  {web.Listener.Addr().String(), "node", "it speaks HTTP/1", "another program answers"},
-		"black hole":  {silence(t), "node", "sends nothing within 1s", "read the log of the server"},
-		"one of many": {silence(t) + ",127.0.0.1:1", "network", "refused", "start the server"},
+		"black hole":  {silentListener(t), "node", "sends nothing within 1s", "read the log of the server"},
+		"one of many": {silentListener(t) + ",127.0.0.1:1", "network", "refused", "start the server"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e, got := examined(t, "esdb://ada:wonder@"+c.at+"?tls=false")
+			e, got := runDoctor(t, "esdb://ada:wonder@"+c.at+"?tls=false")
 			found := failedCheck(t, e, c.check)
 			if got.exit != fault.ExitFailed || !strings.Contains(found.Detail, c.says) || found.Advice == nil || !strings.Contains(*found.Advice, c.advice) {
 				t.Errorf("doctor = %d, %s: %+v, want %q with the advice %q", got.exit, c.check, found, c.says, c.advice)
@@ -161,8 +161,8 @@ func TestTheDoctorSaysWhatStandsInBetween(t *testing.T) {
 func TestTheDoctorComparesClocks(t *testing.T) {
 	t.Parallel()
 	for _, ahead := range []time.Duration{0, time.Minute, -time.Minute} {
-		at, store := hosting(t, server.Config{Now: func() time.Time { return time.Now().Add(ahead) }})
-		e, _ := examined(t, at)
+		at, store := serveStore(t, server.Config{Now: func() time.Time { return time.Now().Add(ahead) }})
+		e, _ := runDoctor(t, at)
 		clocks := checksNamed(e, "clocks")
 		if len(clocks) != 1 || clocks[0].OK != (ahead == 0) {
 			t.Fatalf("a server that is %s ahead: %+v, want one check", ahead, clocks)
@@ -176,7 +176,7 @@ func TestTheDoctorComparesClocks(t *testing.T) {
 			if err := store.Append(t.Context(), "s-1", 0, r); err != nil {
 				t.Fatal(err)
 			}
-			e, _ := examined(t, at)
+			e, _ := runDoctor(t, at)
 			if found := failedCheck(t, e, "clocks"); !strings.Contains(found.Detail, "ahead of this machine's clock") {
 				t.Errorf("a record from the future: %+v", found)
 			}
@@ -188,8 +188,8 @@ func TestTheDoctorComparesClocks(t *testing.T) {
 // appends. --write appends doctorProbes records and no others.
 func TestTheDoctorMeasures(t *testing.T) {
 	t.Parallel()
-	at, store := hosting(t, server.Config{})
-	e, got := examined(t, at, "--write")
+	at, store := serveStore(t, server.Config{})
+	e, got := runDoctor(t, at, "--write")
 	if got.exit != 0 || !e.OK {
 		t.Fatalf("doctor = %d %s%s", got.exit, got.out, got.err)
 	}
@@ -209,7 +209,7 @@ func TestTheDoctorMeasures(t *testing.T) {
 	if n != 5 {
 		t.Errorf("%d records were written, want %d", n, 5)
 	}
-	if e, _ := examined(t, at); !e.OK {
+	if e, _ := runDoctor(t, at); !e.OK {
 		t.Errorf("the second time: %+v", e.Checks)
 	}
 }
@@ -218,7 +218,7 @@ func TestTheDoctorMeasures(t *testing.T) {
 // within LEDGER_PATIENCE. The doctor also recognizes a server that was killed.
 func TestAFolderWhoseServerHangsIsTold(t *testing.T) {
 	t.Parallel()
-	store := seeded(t)
+	store := newSeededStore(t)
 	serving := exec.CommandContext(t.Context(), commandPath(), "serve", "--store", store, "--listen", "127.0.0.1:0")
 	pipe, err := serving.StdoutPipe()
 	if err == nil {
@@ -233,24 +233,24 @@ func TestAFolderWhoseServerHangsIsTold(t *testing.T) {
 	if err := serving.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	e, _ := examined(t, store)
+	e, _ := runDoctor(t, store)
 	if found := failedCheck(t, e, "store"); !strings.Contains(found.Detail, "by process ") || !strings.Contains(found.Detail, "which is stopped, and it does not answer") {
 		t.Errorf("doctor of a store whose server hangs: %+v", found)
 	}
-	if got := asked(t, []string{"LEDGER_PATIENCE=300ms"}, "call", "ls", "--store", store); got.exit != fault.ExitConflict || !strings.Contains(string(got.err), "by process ") || !strings.Contains(string(got.err), "kill -CONT ") {
+	if got := ledgerWithEnv(t, []string{"LEDGER_PATIENCE=300ms"}, "call", "ls", "--store", store); got.exit != fault.ExitConflict || !strings.Contains(string(got.err), "by process ") || !strings.Contains(string(got.err), "kill -CONT ") {
 		t.Errorf("call ls = %d %s, want it to name the process", got.exit, got.err)
 	}
 	if err := serving.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	if e, got := examined(t, store); len(checksNamed(e, "serving")) != 1 || !strings.Contains(checksNamed(e, "serving")[0].Detail, "subscribers") {
+	if e, got := runDoctor(t, store); len(checksNamed(e, "serving")) != 1 || !strings.Contains(checksNamed(e, "serving")[0].Detail, "subscribers") {
 		t.Errorf("doctor of a store that is served again: %s%s", got.out, got.err)
 	}
 	if err := serving.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = serving.Wait() // fails, since the process was killed
-	if e, got := examined(t, store); len(checksNamed(e, "serving")) != 1 || !strings.Contains(checksNamed(e, "serving")[0].Detail, "it was killed or is ending") || len(checksNamed(e, "reading")) != 1 {
+	if e, got := runDoctor(t, store); len(checksNamed(e, "serving")) != 1 || !strings.Contains(checksNamed(e, "serving")[0].Detail, "it was killed or is ending") || len(checksNamed(e, "reading")) != 1 {
 		t.Errorf("doctor of a store whose server was killed: %s%s", got.out, got.err)
 	}
 }
@@ -258,7 +258,7 @@ func TestAFolderWhoseServerHangsIsTold(t *testing.T) {
 // The doctor lists each consumer with the number of records that it has yet to publish.
 func TestTheDoctorTellsOfConsumers(t *testing.T) {
 	t.Parallel()
-	store := seeded(t)
+	store := newSeededStore(t)
 	if got := ledger(t, store, "recover"); got.exit != 0 {
 		t.Fatalf("recover = %d %s", got.exit, got.err)
 	}
@@ -266,7 +266,7 @@ func TestTheDoctorTellsOfConsumers(t *testing.T) {
 	if got := ledger(t, store, "publish", "--to", "file:"+to, "--name", "bus", "--from", "now"); got.exit != 0 {
 		t.Fatalf("publish = %d %s", got.exit, got.err)
 	}
-	e, got := examined(t, store, "--write")
+	e, got := runDoctor(t, store, "--write")
 	found := checksNamed(e, "consumer")
 	if got.exit != 0 || len(found) != 1 || found[0].Figures["lag"] != 5 || found[0].Detail != "bus is 5 records behind" {
 		t.Errorf("doctor = %d %s%s, want one consumer that is %d behind", got.exit, got.out, got.err, 5)

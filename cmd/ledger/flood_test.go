@@ -41,9 +41,9 @@ var (
 // floodMemory is the limit of the peak memory of a flooded server, in bytes.
 const floodMemory = 512 << 20
 
-// A flooded is a ledger serve process with TLS and one user, and the idle connections
+// A tlsServer is a ledger serve process with TLS and one user, and the idle connections
 // of the test to it.
-type flooded struct {
+type tlsServer struct {
 	*servingProcess
 	log, outputs string // host:port of the gRPC and of the HTTP listener
 	pem          string // path of the certificate
@@ -52,8 +52,8 @@ type flooded struct {
 	held         []net.Conn // guarded by mu; closed when the test ends
 }
 
-// beginFlooded starts a server with a new certificate and the user ada.
-func beginFlooded(t *testing.T) *flooded {
+// startTLSServer starts a server with a new certificate and the user ada.
+func startTLSServer(t *testing.T) *tlsServer {
 	t.Helper()
 	dir := t.TempDir()
 	name := filepath.Join(dir, "node")
@@ -67,7 +67,7 @@ func beginFlooded(t *testing.T) *flooded {
 	if err := os.WriteFile(name+".users", []byte(line+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f := &flooded{pem: name + ".pem", roots: x509.NewCertPool()}
+	f := &tlsServer{pem: name + ".pem", roots: x509.NewCertPool()}
 	f.servingProcess = beginServing(t, filepath.Join(dir, "store"), "--writable", "app-", "--tls-cert", f.pem, "--tls-key", name+".key", "--users", name+".users")
 	certificate, err := os.ReadFile(f.pem)
 	if err != nil || !f.roots.AppendCertsFromPEM(certificate) {
@@ -88,13 +88,15 @@ func beginFlooded(t *testing.T) *flooded {
 	return f
 }
 
-// tls returns a client configuration that trusts the server's certificate.
-func (f *flooded) tls() *tls.Config { return &tls.Config{RootCAs: f.roots, NextProtos: []string{"h2"}} }
+// tlsConfig returns a client configuration that trusts the server's certificate.
+func (f *tlsServer) tlsConfig() *tls.Config {
+	return &tls.Config{RootCAs: f.roots, NextProtos: []string{"h2"}}
+}
 
-// hold opens n idle connections, half of them to each listener. Of sixteen, two
+// openIdleConns opens n idle connections, half of them to each listener. Of sixteen, two
 // complete the TLS handshake and send part of the HTTP/2 preface, two send part of a
 // handshake, and twelve send no data.
-func (f *flooded) hold(n int) {
+func (f *tlsServer) openIdleConns(n int) {
 	for i := range n {
 		at := f.log
 		if i%2 == 1 {
@@ -107,7 +109,7 @@ func (f *flooded) hold(n int) {
 		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
 		switch i / 2 % 8 {
 		case 0:
-			s := tls.Client(c, f.tls())
+			s := tls.Client(c, f.tlsConfig())
 			if s.Handshake() == nil {
 				_, _ = io.WriteString(s, "PRI * HTTP/2.0\r\n")
 			}
@@ -121,19 +123,19 @@ func (f *flooded) hold(n int) {
 	}
 }
 
-// A shout is a gRPC codec that sends the same encoded message each time, so that
+// A fixedCodec is a gRPC codec that sends the same encoded message each time, so that
 // clients spend no time on encoding.
-type shout struct{ mem.BufferSlice }
+type fixedCodec struct{ mem.BufferSlice }
 
-func (s shout) Name() string                         { return "proto" }
-func (s shout) Marshal(any) (mem.BufferSlice, error) { s.Ref(); return s.BufferSlice, nil }
-func (s shout) Unmarshal(mem.BufferSlice, any) error { return nil }
+func (s fixedCodec) Name() string                         { return "proto" }
+func (s fixedCodec) Marshal(any) (mem.BufferSlice, error) { s.Ref(); return s.BufferSlice, nil }
+func (s fixedCodec) Unmarshal(mem.BufferSlice, any) error { return nil }
 
-// call makes n calls with messages of 16 MB and without a user, from ten goroutines
+// sendLargeMessage makes n calls with messages of 16 MB and without a user, from ten goroutines
 // with a connection each. A call may only end as unauthenticated, as unavailable or
 // without an error.
-func (f *flooded) call(t *testing.T, n int) {
-	message := shout{mem.BufferSlice{mem.SliceBuffer(make([]byte, 16_000_000))}}
+func (f *tlsServer) sendLargeMessage(t *testing.T, n int) {
+	message := fixedCodec{mem.BufferSlice{mem.SliceBuffer(make([]byte, 16_000_000))}}
 	methods := []string{
 		"/event_store.client.streams.Streams/Append", "/event_store.client.streams.Streams/BatchAppend", "/event_store.client.streams.Streams/Read",
 		"/event_store.client.streams.Streams/Delete", "/event_store.client.persistent_subscriptions.PersistentSubscriptions/Create",
@@ -142,7 +144,7 @@ func (f *flooded) call(t *testing.T, n int) {
 	var calling sync.WaitGroup
 	for worker := range 10 {
 		calling.Go(func() {
-			conn, err := grpc.NewClient(f.log, grpc.WithTransportCredentials(grpctls.NewTLS(f.tls())))
+			conn, err := grpc.NewClient(f.log, grpc.WithTransportCredentials(grpctls.NewTLS(f.tlsConfig())))
 			if err != nil {
 				t.Error(err)
 				return
@@ -170,7 +172,7 @@ func (f *flooded) call(t *testing.T, n int) {
 
 // client returns an EventStoreDB client with the correct password. It is closed when
 // the test ends.
-func (f *flooded) client(t *testing.T) *esdb.Client {
+func (f *tlsServer) client(t *testing.T) *esdb.Client {
 	t.Helper()
 	c, err := clientAt("esdb://ada:s3cret@" + f.log + "?tlsCaFile=" + f.pem)
 	if err != nil {
@@ -223,7 +225,7 @@ func peak(t *testing.T, pid int) (bytes int64) {
 // its memory stays within floodMemory, appends of a client succeed, and a new client
 // with the correct password can connect.
 func TestFloodedServerGoesOn(t *testing.T) {
-	f := beginFlooded(t)
+	f := startTLSServer(t)
 	known := f.client(t)
 	appends(t, known, 10)
 	// The appends before connect the client, so that the latencies without and with the
@@ -234,9 +236,9 @@ func TestFloodedServerGoesOn(t *testing.T) {
 		defer close(ended)
 		var both sync.WaitGroup
 		for range 4 {
-			both.Go(func() { f.hold(floodConnections / 4) })
+			both.Go(func() { f.openIdleConns(floodConnections / 4) })
 		}
-		both.Go(func() { f.call(t, floodCalls) })
+		both.Go(func() { f.sendLargeMessage(t, floodCalls) })
 		both.Wait()
 	}()
 	loud := appends(t, known, floodAppends)

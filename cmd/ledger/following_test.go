@@ -17,7 +17,7 @@ import (
 // or interrupted.
 func TestAFolderIsFollowedPastProcessesThatServe(t *testing.T) {
 	t.Parallel()
-	store := seeded(t)
+	store := newSeededStore(t)
 	tail := exec.CommandContext(t.Context(), commandPath(), "--store", store, "event", "tail", "-f", "-n", "1", "-o", "jsonl")
 	out, err := tail.StdoutPipe()
 	noError(t, err)

@@ -90,7 +90,7 @@ func TestAnImportThatIsKilledGoesOn(t *testing.T) {
 func byStream(t *testing.T, store string) map[events.Stream][]string {
 	t.Helper()
 	all, spawned := map[events.Stream][]string{}, map[events.Stream]string{}
-	for _, e := range entriesIn(t, store) {
+	for _, e := range readEntries(t, store) {
 		if e.Kind == (events.SessionSpawned{}).Kind() {
 			spawned[e.Stream] = string(e.Data)
 			continue

@@ -13,9 +13,9 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
 
-// asking returns the folder of a store with one session, whose one reply calls a tool
+// newStoreWithCalls returns the folder of a store with one session, whose one reply calls a tool
 // with each of the inputs.
-func asking(t *testing.T, tool string, inputs ...string) string {
+func newStoreWithCalls(t *testing.T, tool string, inputs ...string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
 	store, err := embedded.Open(t.Context(), dir, embedded.Config{})
@@ -44,8 +44,8 @@ func asking(t *testing.T, tool string, inputs ...string) string {
 	return dir
 }
 
-// quoted returns a text as a JSON string.
-func quoted(text string) string {
+// jsonString returns a text as a JSON string.
+func jsonString(text string) string {
 	data, err := json.Marshal(text)
 	if err != nil {
 		panic(err)
@@ -59,9 +59,9 @@ func quoted(text string) string {
 func TestListsShowWhatWasCalled(t *testing.T) {
 	t.Parallel()
 	content := strings.Repeat("much ", 2000)
-	store := asking(t, "write",
+	store := newStoreWithCalls(t, "write",
 		`{"command":"ls -la /etc"}`,
-		`{"content":`+quoted(content)+`,"path":"deep/file.go"}`,
+		`{"content":`+jsonString(content)+`,"path":"deep/file.go"}`,
 		`"no JSON at all"`,
 		`{"list":[`+strings.TrimSuffix(strings.Repeat("123456789,", 1000), ",")+`]}`,
 	)
@@ -111,7 +111,7 @@ func TestListsShowWhatWasCalled(t *testing.T) {
 func TestHostileTextsReachNoTerminal(t *testing.T) {
 	t.Parallel()
 	evil := "\x1b]0;owned\x07\x1b[2J\u009b31m\r\n\u202egnp.exe\u2066\x00\x7f"
-	store := asking(t, "tool"+evil, `{"command":`+quoted(evil)+`}`, quoted(evil), `{`+quoted(evil)+`:`+quoted(evil)+`}`)
+	store := newStoreWithCalls(t, "tool"+evil, `{"command":`+jsonString(evil)+`}`, jsonString(evil), `{`+jsonString(evil)+`:`+jsonString(evil)+`}`)
 	for _, args := range [][]string{
 		{"call", "ls"}, {"call", "ls", "--tool", strings.ReplaceAll(evil, "\x00", "")}, {"session", "show", "--full"}, {"turn", "show"}, {"event", "ls"},
 		{"call", "show", "call_2"}, {"call", "show", "call_"}, {"__complete", "call", "ls", "--tool", ""},

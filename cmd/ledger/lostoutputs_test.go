@@ -28,7 +28,7 @@ func noError(t *testing.T, err error) {
 // check and cannot be backed up. An earlier backup stays intact and can be restored.
 func TestAStoreThatLostItsOutputsIsRefused(t *testing.T) {
 	t.Parallel()
-	whole := seeded(t)
+	whole := newSeededStore(t)
 	if got := ledger(t, whole, "session", "ls"); got.exit != 0 {
 		t.Fatalf("session ls: exit %d, %s", got.exit, got.err)
 	}

@@ -153,7 +153,7 @@ func TestAProgressIsSilentWhereNobodyLooks(t *testing.T) {
 // terminal of 20 columns.
 func TestTablesFitARealTerminal(t *testing.T) {
 	t.Parallel()
-	store := seeded(t)
+	store := newSeededStore(t)
 	for _, columns := range []uint16{20, 80} {
 		for _, args := range [][]string{{"call", "ls"}, {"session", "show"}, {"event", "ls"}} {
 			s := newScreen(t, columns)

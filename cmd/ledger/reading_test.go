@@ -79,9 +79,9 @@ func inStore(t *testing.T, store, command string) []string {
 	return nil
 }
 
-// diedIn appends a session to a store and returns a copy made while the store was open.
+// newCrashedStore appends a session to a store and returns a copy made while the store was open.
 // The files of the copy are those that a killed process leaves.
-func diedIn(t *testing.T, store string) string {
+func newCrashedStore(t *testing.T, store string) string {
 	t.Helper()
 	w, err := embedded.Open(t.Context(), store, embedded.Config{Owner: storedir.Owner{PID: 1 << 22, Command: "ledger run"}}) // above the highest process ID of Linux
 	noError(t, err)
@@ -104,12 +104,12 @@ func diedIn(t *testing.T, store string) string {
 // its process was killed.
 func TestReadingChangesNothing(t *testing.T) {
 	t.Parallel()
-	for name, store := range map[string]string{"closed": seeded(t), "killed": diedIn(t, seeded(t))} {
+	for name, store := range map[string]string{"closed": newSeededStore(t), "killed": newCrashedStore(t, newSeededStore(t))} {
 		before := digests(t, store)
 		for _, command := range readingCommands {
 			got := ledger(t, store, inStore(t, store, command)...)
 			if after := digests(t, store); !maps.Equal(after, before) {
-				t.Errorf("%s: ledger %s changed %v", name, command, changed(before, after))
+				t.Errorf("%s: ledger %s changed %v", name, command, changedFiles(before, after))
 			}
 			if got.exit != 0 && !(command == "doctor" && got.exit == fault.ExitFailed) { // the doctor reports the dead process
 				t.Errorf("%s: ledger %s: exit %d, %s%s", name, command, got.exit, got.out, got.err)
@@ -118,8 +118,8 @@ func TestReadingChangesNothing(t *testing.T) {
 	}
 }
 
-// changed returns the sorted paths of the files that were changed, added or removed.
-func changed(before, after map[string]string) []string {
+// changedFiles returns the sorted paths of the files that were changed, added or removed.
+func changedFiles(before, after map[string]string) []string {
 	var names []string
 	for name := range maps.Keys(before) {
 		if before[name] != after[name] {
@@ -135,9 +135,9 @@ func changed(before, after map[string]string) []string {
 	return names
 }
 
-// asNobody returns a command that runs as the user 65534, who owns no file of the test.
+// commandAsNobody returns a command that runs as the user 65534, who owns no file of the test.
 // It skips the test unless that runs as root.
-func asNobody(t *testing.T, args ...string) *exec.Cmd {
+func commandAsNobody(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can run a command as another user")
@@ -159,7 +159,7 @@ func asNobody(t *testing.T, args ...string) *exec.Cmd {
 // it.
 func TestAnotherUsersFolderIsReadAndVerified(t *testing.T) {
 	t.Parallel()
-	store := diedIn(t, seeded(t))
+	store := newCrashedStore(t, newSeededStore(t))
 	noError(t, filepath.WalkDir(filepath.Dir(filepath.Dir(store)), func(path string, d fs.DirEntry, err error) error {
 		if err == nil {
 			err = os.Chmod(path, map[bool]fs.FileMode{true: 0o755, false: 0o644}[d.IsDir()])
@@ -168,14 +168,14 @@ func TestAnotherUsersFolderIsReadAndVerified(t *testing.T) {
 	}))
 	before := digests(t, store)
 	for _, command := range readingCommands {
-		cmd := asNobody(t, append([]string{"--store", store}, inStore(t, store, command)...)...)
+		cmd := commandAsNobody(t, append([]string{"--store", store}, inStore(t, store, command)...)...)
 		got, err := cmd.CombinedOutput()
 		if err != nil && !(command == "doctor" && cmd.ProcessState.ExitCode() == fault.ExitFailed) {
 			t.Errorf("ledger %s as another user: %v, %s", command, err, got)
 		}
 	}
 	if after := digests(t, store); !maps.Equal(after, before) {
-		t.Errorf("another user changed %v", changed(before, after))
+		t.Errorf("another user changed %v", changedFiles(before, after))
 	}
 	if _, err := os.Stat(filepath.Join(store, stores.ViewsName)); err == nil {
 		t.Error("another user left answers in the folder")
@@ -190,7 +190,7 @@ func TestAnotherUsersFolderIsReadAndVerified(t *testing.T) {
 // has recovered its files.
 func TestVerifyOfAKilledStoreIsTheSameBeforeAndAfterAWriter(t *testing.T) {
 	t.Parallel()
-	store := diedIn(t, seeded(t))
+	store := newCrashedStore(t, newSeededStore(t))
 	before := ledger(t, store, "verify", "-o", "json")
 	w, err := embedded.Open(t.Context(), store, embedded.Config{})
 	noError(t, err)
@@ -203,7 +203,7 @@ func TestVerifyOfAKilledStoreIsTheSameBeforeAndAfterAWriter(t *testing.T) {
 // Ten commands can read a folder at the same time.
 func TestTenReadersAtOnce(t *testing.T) {
 	t.Parallel()
-	store := diedIn(t, seeded(t))
+	store := newCrashedStore(t, newSeededStore(t))
 	var reading sync.WaitGroup
 	for range 10 {
 		reading.Go(func() {
@@ -219,7 +219,7 @@ func TestTenReadersAtOnce(t *testing.T) {
 // close the store, and the command receives each record once.
 func TestAFolderIsFollowedPastItsProcesses(t *testing.T) {
 	t.Parallel()
-	store := seeded(t)
+	store := newSeededStore(t)
 	read, write := io.Pipe()
 	a := newApp(&render.Printer{Out: bufio.NewWriter(write), Err: io.Discard, Env: os.LookupEnv, Now: time.Now, Format: render.AsJSONLines}, nil, rand.Reader)
 	a.Named = store

@@ -27,7 +27,7 @@ func mounted(t *testing.T, source, kind string, flags uintptr, data string) stri
 // A store on a read-only mount can be read, verified, checked and copied.
 func TestAReadOnlyMountIsReadAndVerified(t *testing.T) {
 	t.Parallel()
-	for name, store := range map[string]string{"closed": seeded(t), "killed": diedIn(t, seeded(t))} {
+	for name, store := range map[string]string{"closed": newSeededStore(t), "killed": newCrashedStore(t, newSeededStore(t))} {
 		dir := mounted(t, store, "", syscall.MS_BIND, "")
 		noError(t, syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY, ""))
 		if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); !errors.Is(err, syscall.EROFS) {
@@ -53,7 +53,7 @@ func TestAReadOnlyMountIsReadAndVerified(t *testing.T) {
 // A store on a full disk can be read and verified, and no reader changes a file of it.
 func TestAFullDiskIsReadAndVerified(t *testing.T) {
 	t.Parallel()
-	died := diedIn(t, seeded(t))
+	died := newCrashedStore(t, newSeededStore(t))
 	dir := mounted(t, "none", "tmpfs", 0, "size=64m")
 	store := filepath.Join(dir, "store")
 	copyFolder(t, died, store)
@@ -74,6 +74,6 @@ func TestAFullDiskIsReadAndVerified(t *testing.T) {
 		}
 	}
 	if after := digests(t, store); !maps.Equal(after, before) {
-		t.Errorf("readers changed %v", changed(before, after))
+		t.Errorf("readers changed %v", changedFiles(before, after))
 	}
 }

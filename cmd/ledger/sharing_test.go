@@ -249,7 +249,7 @@ func TestAStoppedHolderIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	named := fmt.Sprintf("process %d (ledger run on ", holder.Process.Pid)
-	refused := asked(t, []string{"LEDGER_PATIENCE=1s"}, "--store", store, "run", "--script", trajectory, "--workspace", t.TempDir())
+	refused := ledgerWithEnv(t, []string{"LEDGER_PATIENCE=1s"}, "--store", store, "run", "--script", trajectory, "--workspace", t.TempDir())
 	if refused.exit != fault.ExitConflict || !strings.Contains(string(refused.err), named) || !strings.Contains(string(refused.err), "which is stopped") ||
 		!strings.Contains(string(refused.err), fmt.Sprint("kill -CONT ", holder.Process.Pid)) {
 		t.Errorf("run = %d %s, want %d and the stopped holder", refused.exit, refused.err, fault.ExitConflict)

@@ -12,8 +12,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
 
-// entriesIn returns all entries of the store in a folder, in log order.
-func entriesIn(t *testing.T, dir string) (all []events.Entry) {
+// readEntries returns all entries of the store in a folder, in log order.
+func readEntries(t *testing.T, dir string) (all []events.Entry) {
 	t.Helper()
 	store, err := embedded.Open(t.Context(), dir, embedded.Config{})
 	if err != nil {
@@ -29,8 +29,8 @@ func entriesIn(t *testing.T, dir string) (all []events.Entry) {
 	return all
 }
 
-// holding returns the folder of a new store with the given entries.
-func holding(t *testing.T, all []events.Entry) string {
+// newStoreWith returns the folder of a new store with the given entries.
+func newStoreWith(t *testing.T, all []events.Entry) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
 	store, err := embedded.Open(t.Context(), dir, embedded.Config{})
@@ -56,14 +56,14 @@ func sameRecord(a, b events.Entry) bool {
 // streams.
 func TestACopyGoesOnFromAnyRecord(t *testing.T) {
 	t.Parallel()
-	from := seeded(t)
-	want := entriesIn(t, from)
+	from := newSeededStore(t)
+	want := readEntries(t, from)
 	for n := 0; n <= len(want); n += 7 {
-		to := holding(t, want[:n])
+		to := newStoreWith(t, want[:n])
 		if copied := ledger(t, from, "store", "copy", from, to); copied.exit != 0 {
 			t.Fatalf("copy behind %d records = %d %s", n, copied.exit, copied.err)
 		}
-		if got := entriesIn(t, to); !slices.EqualFunc(got, want, sameRecord) {
+		if got := readEntries(t, to); !slices.EqualFunc(got, want, sameRecord) {
 			t.Fatalf("copy behind %d records = %d records, want the %d of the source, in order", n, len(got), len(want))
 		}
 	}
@@ -73,8 +73,8 @@ func TestACopyGoesOnFromAnyRecord(t *testing.T) {
 // conflict and writes no record.
 func TestACopyOntoAnythingElseIsAConflict(t *testing.T) {
 	t.Parallel()
-	from := seeded(t)
-	whole := entriesIn(t, from)
+	from := newSeededStore(t)
+	whole := readEntries(t, from)
 	for name, change := range map[string]func(*events.Entry){
 		"data":     func(e *events.Entry) { e.Data = append(slices.Clone(e.Data), ' ') },
 		"metadata": func(e *events.Entry) { e.Metadata = append(slices.Clone(e.Metadata), ' ') },
@@ -87,12 +87,12 @@ func TestACopyOntoAnythingElseIsAConflict(t *testing.T) {
 		t.Run(name, func(t *testing.T) { // not parallel: each copy opens the source
 			strange := slices.Clone(whole[:9]) // the target holds a prefix whose last record differs
 			change(&strange[8])
-			to := holding(t, strange)
+			to := newStoreWith(t, strange)
 			copied := ledger(t, from, "store", "copy", from, to)
 			if copied.exit != fault.ExitConflict || !strings.Contains(string(copied.err), "at its position 9 there is") {
 				t.Errorf("copy = %d %s, want a conflict at position 9", copied.exit, copied.err)
 			}
-			if got := entriesIn(t, to); len(got) != len(strange) {
+			if got := readEntries(t, to); len(got) != len(strange) {
 				t.Errorf("the target has %d records, want %d as before", len(got), len(strange))
 			}
 		})

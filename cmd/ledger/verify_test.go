@@ -17,7 +17,7 @@ import (
 // positions, and continues after each.
 func TestVerifyTellsWhatOthersWroteIntoADatabase(t *testing.T) {
 	t.Parallel()
-	at, store := hosting(t, server.Config{Writable: []string{""}})
+	at, store := serveStore(t, server.Config{Writable: []string{""}})
 	config, err := esdb.ParseConnectionString(at)
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestVerifyTellsWhatOthersWroteIntoADatabase(t *testing.T) {
 	write("shop-1", "Unheard", "\xff\xfe", "\xff")
 	write("noise-1", "PromptAdmitted", ``, "")
 	node := []string{"LEDGER_NODE=" + t.TempDir()}
-	got := asked(t, node, "verify", "--store", at, "-o", "json")
+	got := ledgerWithEnv(t, node, "verify", "--store", at, "-o", "json")
 	v := decodeJSON[verify.Report](t, got.out)
 	if got.exit != fault.ExitUnverified || v.Events != 6 || v.UnknownKinds["OrderPlaced v1"] != 1 || v.UnknownKinds["Unheard v1"] != 2 || len(v.UnknownKinds) != 2 {
 		t.Fatalf("verify = %d %s%s, want 6 events, 3 of kinds that are not known", got.exit, got.out, got.err)
@@ -78,11 +78,11 @@ func TestVerifyTellsWhatOthersWroteIntoADatabase(t *testing.T) {
 			t.Errorf("exceptions at %v, want %v", places, want)
 		}
 	}
-	if page := asked(t, node, "verify", "--store", at); page.exit != fault.ExitUnverified || !strings.Contains(string(page.out), "a record reads back as it was written") || !strings.Contains(string(page.out), "2 events of kind Unheard v1, which this program does not know.") {
+	if page := ledgerWithEnv(t, node, "verify", "--store", at); page.exit != fault.ExitUnverified || !strings.Contains(string(page.out), "a record reads back as it was written") || !strings.Contains(string(page.out), "2 events of kind Unheard v1, which this program does not know.") {
 		t.Errorf("verify = %d %s", page.exit, page.out)
 	}
 	// Commands on calls report the damage too.
-	if got := asked(t, node, "call", "ls", "--store", at); got.exit == 0 || !strings.Contains(string(got.err), "damaged") {
+	if got := ledgerWithEnv(t, node, "call", "ls", "--store", at); got.exit == 0 || !strings.Contains(string(got.err), "damaged") {
 		t.Errorf("call ls = %d %s%s, want it to speak of the damage", got.exit, got.out, got.err)
 	}
 }

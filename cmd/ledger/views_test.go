@@ -39,7 +39,7 @@ func TestAnAnswerOfAnotherLogIsNotBelieved(t *testing.T) {
 // grownStore returns the folder of a seeded store with one more session of n events.
 func grownStore(t *testing.T, n int) string {
 	t.Helper()
-	store := seeded(t)
+	store := newSeededStore(t)
 	w, err := embedded.Open(t.Context(), store, embedded.Config{})
 	noError(t, err)
 	ledger := events.NewLedger(w, domain.NewMint(time.Now, rand.Reader), time.Now)
