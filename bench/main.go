@@ -9,6 +9,8 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/bench"
 )
 
+// main measures the table and exits with the status of bench.Command. An interrupt or
+// SIGTERM cancels the context of the run.
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := bench.Command(ctx, table(), os.Args, os.Stdout, os.Stderr)
@@ -16,9 +18,13 @@ func main() {
 	os.Exit(code)
 }
 
-// table is the whole table of goals.
+// table returns all rows: the ones of package cmd/ledger/bench and the ones of peers.
 func table() bench.Table { return bench.Own().With(peers()) }
 
+// peers returns the trials and rows that compare the embedded store with another
+// database. A trial whose name package cmd/ledger/bench also uses adds its
+// contestants to that trial, so that all run in the same rounds. docs/performance.md
+// discusses the results.
 func peers() bench.Table {
 	ledger := func(r bench.Reading) bench.Score { return bench.Score{Contestant: "ledger", Reading: r} }
 	rate := func(contestant string) bench.Score { return bench.Score{Contestant: contestant, Reading: bench.Rate} }

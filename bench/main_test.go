@@ -8,9 +8,12 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/bench"
 )
 
-// childVariable has the test binary do a task in place of testing.
+// childVariable is an environment variable. If it is set, the test binary runs main,
+// so that a benchmark can start the binary as the child process of a task.
 const childVariable = "LEDGER_TEST_BENCH_CHILD"
 
+// TestMain runs main in a child process. In the test process it sets childVariable
+// for the children and runs the tests.
 func TestMain(m *testing.M) {
 	if os.Getenv(childVariable) != "" {
 		main()
@@ -19,7 +22,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestEveryRowWithAPeerRuns runs those that the parent module cannot test.
+// Each row of a peer is measured for one short round. The tests of the parent module
+// cannot do this, because it does not depend on the peers. The ratios are not
+// checked.
 func TestEveryRowWithAPeerRuns(t *testing.T) {
 	t.Parallel()
 	only := regexp.MustCompile(`^(append-64-|cpu-|scan-)`)
@@ -43,14 +48,14 @@ func TestEveryRowWithAPeerRuns(t *testing.T) {
 	}
 }
 
-// goals are those of the issue that the peers are in, and bbolt's again with its
-// delay as it comes.
+// goals maps the ID of each row of a peer to the text of its goal.
 var goals = map[string]string{
 	"append-64-sqlite": "≥ 10", "append-64-sqlite-grouped": "≥ 1.3",
 	"append-64-nats": "≥ 10", "append-64-bbolt": "≥ 10", "append-64-bbolt-default": "≥ 10", "append-64-badger": "≥ 10",
 	"cpu-64": "≤ 2", "scan-headers": "≥ 0.7", "scan-owned": "≥ 0.6", "scan-lent": "≥ 0.6", "scan-sqlite": "≥ 2.5", "scan-nats": "≥ 10",
 }
 
+// The table is valid, and its rows of peers have exactly the IDs and goals of goals.
 func TestTheWholeTableHasTheGoals(t *testing.T) {
 	t.Parallel()
 	if err := table().Valid(); err != nil {

@@ -14,26 +14,31 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A broker is a NATS server in this process without a port, with one stream in
-// files, and a connection to it through memory.
+// A broker is a NATS server in this process and a connection to it. The server opens
+// no port; the connection goes through memory. It has one JetStream stream in files,
+// without replicas.
 type broker struct {
-	server *server.Server
-	conn   *nats.Conn
-	stream jetstream.JetStream
-	events jetstream.Stream
+	server *server.Server      // owned; Close joins it
+	conn   *nats.Conn          // owned; nil until newBroker has connected
+	stream jetstream.JetStream // publishes; at most 4096 asynchronous messages are pending
+	events jetstream.Stream    // the stream of all events
 }
 
+// subject is the NATS subject of the events that fill publishes.
 const subject = "ledger.events"
 
-// A durability says when the server syncs. By default it answers a publisher
-// long before an event is on the disk.
+// A durability decides when the server syncs its files. With the default,
+// syncInterval, the server acknowledges a message long before it is on the disk.
 type durability bool
 
 const (
-	syncAlways   durability = true
-	syncInterval durability = false
+	syncAlways   durability = true  // before each acknowledgement
+	syncInterval durability = false // at intervals, the default of NATS
 )
 
+// newBroker starts a server with files in dir and creates the stream. The caller must
+// close the broker. After an error the server is stopped. It returns an error if the
+// server is not ready within 10 seconds.
 func newBroker(ctx context.Context, dir string, d durability) (*broker, error) {
 	s, err := server.NewServer(&server.Options{
 		JetStream: true, StoreDir: dir, SyncAlways: bool(d), DontListen: true, NoLog: true, NoSigs: true,
@@ -61,17 +66,21 @@ func newBroker(ctx context.Context, dir string, d durability) (*broker, error) {
 	return b, nil
 }
 
+// openNATS returns a broker that syncs each message before it acknowledges it.
 func openNATS(ctx context.Context, g *bench.Ground, _ int) (bench.Appender, error) {
 	return newBroker(ctx, g.Dir, syncAlways)
 }
 
-// Append publishes an event and waits until the server has it on the disk.
+// Append publishes an event on the subject of its writer. It returns when the server
+// has acknowledged it, which with syncAlways means that it is on the disk. Several
+// goroutines may append at once.
 func (b *broker) Append(ctx context.Context, writer, _ int, event []byte) error {
 	_, err := b.stream.Publish(ctx, "ledger.session-"+strconv.Itoa(writer), event)
 	return err
 }
 
-// Close ends the connection and the server.
+// Close closes the connection, stops the server and waits until it has stopped. The
+// error is always nil.
 func (b *broker) Close() error {
 	if b.conn != nil {
 		b.conn.Close()
@@ -81,12 +90,14 @@ func (b *broker) Close() error {
 	return nil
 }
 
-// scanned is how many events of a history the consumer is given: they are all
-// alike, and it is slow.
+// scanned is the number of events that the consumer reads, scaled. It is less than
+// the whole history, because the consumer is slow and all events are alike: the rate
+// does not depend on the number.
 const scanned = 200_000
 
-// scanNATS sets a contestant up whose consumer is sent the headers of a history
-// in order, and none of its payloads.
+// scanNATS returns a contestant whose consumer reads the headers of the events in
+// order. The server sends no payloads. Filling the stream is not measured, so it does
+// not sync each message.
 func scanNATS(ctx context.Context, g *bench.Ground) (bench.Rig, error) {
 	b, err := newBroker(ctx, g.Dir, syncInterval)
 	if err != nil {
@@ -105,9 +116,14 @@ func scanNATS(ctx context.Context, g *bench.Ground) (bench.Rig, error) {
 	}, b.Close), nil
 }
 
+// errEnough ends the loop of fill over the history. Callers of fill do not see it.
 var errEnough = errors.New("there are enough events")
 
-// fill publishes a part of a history.
+// fill publishes the first events of a history and returns how many. It stops after
+// the batch that reaches the scaled number scanned, or at the end of the history. The
+// ID, stream, revision, kind, version and time of an event become headers, and its
+// data the payload. fill returns after the server has acknowledged every message, or
+// with the cause of ctx.
 func (b *broker) fill(ctx context.Context, g *bench.Ground) (n int, err error) {
 	most := g.Count(scanned)
 	err = eachEntry(ctx, g, min(1000, most), func(entries []events.Entry) error {
@@ -136,8 +152,9 @@ func (b *broker) fill(ctx context.Context, g *bench.Ground) (n int, err error) {
 	}
 }
 
-// consume reads so many events in order, with an ordered consumer that asks for
-// thousands at a time.
+// consume reads n events in order with a new consumer, which prefetches 8192
+// messages. It returns an error for a message without the header Kind. The context
+// bounds the creation of the consumer and not the reading.
 func (b *broker) consume(ctx context.Context, n int) error {
 	consumer, err := b.events.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{HeadersOnly: true})
 	if err != nil {

@@ -12,16 +12,19 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/bench"
 )
 
-// A pebbleDB is a bare Pebble that is given what the store gives to its own:
-// for each event a value under its position and an entry under its stream, of
-// the same bytes, in one batch for all that wait. It checks nothing.
+// A pebbleDB is a Pebble that receives the same writes as the Pebble of the embedded
+// store: for each event a value under its position, an entry under its stream, and as
+// many bytes. All waiting events are committed in one synced batch. It has no check
+// of lengths, no checksum and no encoding, so it is the lower bound of the store's
+// work.
 type pebbleDB struct {
-	*bench.Group
-	db       *pebble.DB
-	position uint64
+	*bench.Group            // collects concurrent appends into batches
+	db           *pebble.DB // owned
+	position     uint64     // of the last event; used by commit only
 }
 
-// options are those of the store, as docs/formats.md and its source have them.
+// options returns the options of the measured database. The memtable size and the
+// block size are the ones of the embedded store. The logger discards all messages.
 func options() *pebble.Options {
 	o := &pebble.Options{
 		FormatMajorVersion: pebble.FormatNewest, MemTableSize: 16 << 20, MemTableStopWritesThreshold: 4, Logger: silent{},
@@ -32,9 +35,11 @@ func options() *pebble.Options {
 	return o
 }
 
-// cacheSize is that of the store.
+// cacheSize is the size of the block cache in bytes.
 const cacheSize = 32 << 20
 
+// openDB opens the Pebble in dir with a block cache of its own. It sets o.Cache. The
+// database keeps the cache alive until it is closed.
 func openDB(dir string, o *pebble.Options) (*pebble.DB, error) {
 	cache := pebble.NewCache(cacheSize)
 	defer cache.Unref()
@@ -42,13 +47,17 @@ func openDB(dir string, o *pebble.Options) (*pebble.DB, error) {
 	return pebble.Open(dir, o)
 }
 
+// openPebble opens a new Pebble for concurrent writers. Before it returns it commits
+// 64 MiB of events, scaled, under another writer number. The embedded store is
+// measured after the same warm-up: both then recycle log files and do not create
+// them.
 func openPebble(_ context.Context, g *bench.Ground, writers int) (bench.Appender, error) {
 	db, err := openDB(g.Dir, options())
 	if err != nil {
 		return nil, err
 	}
 	p := &pebbleDB{db: db}
-	for left := g.Bytes(64 << 20); left > 0; { // its first logs are written, as those of the store
+	for left := g.Bytes(64 << 20); left > 0; { // the warm-up
 		batch := make([]bench.Pending, 2048)
 		for i := range batch {
 			batch[i] = bench.Pending{Writer: writers, N: int(p.position) + i + 1, Event: bench.Event(0, i)}
@@ -62,10 +71,15 @@ func openPebble(_ context.Context, g *bench.Ground, writers int) (bench.Appender
 	return p, nil
 }
 
-// recordHeader stands for what the store keeps in front of the JSON of a record
-// in a stream: 47 bytes, the names of stream and kind, and a sum behind.
+// recordHeader is the number of bytes that the embedded store writes in a record
+// besides the names of stream and kind and the JSON: a header of 47 bytes and a
+// checksum of 4.
 const recordHeader = 47 + 4
 
+// commit writes a batch of events and returns when it is on the disk. For each event
+// it sets the key e/<position> to a value of the size of a stored record, and the key
+// <stream><number> to that position. Only the committer of the group and openPebble
+// call it, never concurrently.
 func (p *pebbleDB) commit(events []bench.Pending) error {
 	batch := p.db.NewBatch()
 	for _, e := range events {
@@ -89,11 +103,13 @@ func (p *pebbleDB) commit(events []bench.Pending) error {
 	return batch.Close()
 }
 
-// Close ends the committer and closes the database.
+// Close stops the committer and closes the database. No append may be running.
 func (p *pebbleDB) Close() error { return errors.Join(p.Group.Close(), p.db.Close()) }
 
-// scanPebble sets a contestant up that reads the records of a history by a bare
-// iterator: every key and value, looked at.
+// scanPebble returns a contestant that reads every record of a history with a Pebble
+// iterator. It opens the database of the store read-only and reads the same keys and
+// values as the store, without decoding them. The first round and later ones share
+// the block cache.
 func scanPebble(ctx context.Context, g *bench.Ground) (bench.Rig, error) {
 	dir, err := g.History(ctx)
 	if err != nil {
@@ -115,6 +131,8 @@ func scanPebble(ctx context.Context, g *bench.Ground) (bench.Rig, error) {
 	}, db.Close), nil
 }
 
+// iterate reads all records and returns their number. It uses a byte of each key and
+// value, so that the values are loaded. It returns an error if there is no record.
 func iterate(db *pebble.DB) (n int, err error) {
 	it, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte("e/"), UpperBound: []byte("e0")})
 	if err != nil {
@@ -135,7 +153,7 @@ func iterate(db *pebble.DB) (n int, err error) {
 	return n, errors.Join(err, it.Close())
 }
 
-// silent is a logger that says nothing.
+// silent is a Pebble logger that discards messages. A fatal message panics.
 type silent struct{}
 
 func (silent) Infof(string, ...any)  {}

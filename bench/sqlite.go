@@ -15,17 +15,18 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
 
-// A sqlite is a table of events in SQLite, as its users write an event store:
-// in WAL mode with synchronous=FULL, where a commit is on the disk, and with the
-// length of the stream checked in the transaction of each append. Writers take
-// turns at one connection with prepared statements, which is faster than to have
-// them contend for the database's lock.
+// A sqlite is an event store as users of SQLite write it: one table of events, WAL
+// mode and synchronous=FULL, where a commit returns when it is on the disk. Each
+// append checks the length of its stream in its transaction. The writers share one
+// connection with prepared statements, one after the other. That is faster than
+// several connections that contend for the lock of the database.
 type sqlite struct {
-	sync.Mutex
-	db                                 *sql.DB
+	sync.Mutex                                 // held by Append for a transaction
+	db                                 *sql.DB // owned; has one connection
 	begin, length, insert, commit, end *sql.Stmt
 }
 
+// schema creates the table. The columns other than data are the fields of a header.
 const schema = `CREATE TABLE events (
 	position INTEGER PRIMARY KEY,
 	stream   TEXT NOT NULL,
@@ -39,6 +40,8 @@ const schema = `CREATE TABLE events (
 	UNIQUE (stream, revision)
 )`
 
+// newSQLite creates the database in dir and prepares the statements. The caller must
+// close it. After an error the database is closed.
 func newSQLite(ctx context.Context, dir string) (s *sqlite, err error) {
 	s = &sqlite{}
 	s.db, err = sql.Open("sqlite3", "file:"+filepath.Join(dir, "events.db")+"?_journal_mode=WAL&_synchronous=FULL")
@@ -63,7 +66,9 @@ func newSQLite(ctx context.Context, dir string) (s *sqlite, err error) {
 	return s, nil
 }
 
-// add inserts an event if the stream of its writer has the length before it.
+// add inserts an event in the open transaction. It returns an error if the stream of
+// the writer does not have the length N-1. The caller has begun a transaction and
+// rolls it back after an error.
 func (s *sqlite) add(p bench.Pending) error {
 	stream := fmt.Sprintf("session-%026d", p.Writer)
 	var length int
@@ -78,7 +83,9 @@ func (s *sqlite) add(p bench.Pending) error {
 	return err
 }
 
-// addAll adds events in one transaction.
+// addAll inserts events in one transaction and returns when it is on the disk. After
+// an error of add it rolls the transaction back. Calls must not overlap: the
+// connection has one transaction at a time.
 func (s *sqlite) addAll(batch []bench.Pending) error {
 	if _, err := s.begin.Exec(); err != nil {
 		return err
@@ -93,26 +100,31 @@ func (s *sqlite) addAll(batch []bench.Pending) error {
 	return err
 }
 
-// Append adds an event in a transaction of its own.
+// Append inserts one event in a transaction of its own. Several goroutines may append
+// at once; the mutex runs them one after the other.
 func (s *sqlite) Append(_ context.Context, writer, n int, event []byte) error {
 	s.Lock()
 	defer s.Unlock()
 	return s.addAll([]bench.Pending{{Writer: writer, N: n, Event: event}})
 }
 
-// Close closes the database.
+// Close closes the database with its statements. No append may be running.
 func (s *sqlite) Close() error { return s.db.Close() }
 
+// openSQLite returns a SQLite with one transaction for each append.
 func openSQLite(ctx context.Context, g *bench.Ground, _ int) (bench.Appender, error) {
 	return newSQLite(ctx, g.Dir)
 }
 
-// A sqliteGroup has one goroutine that adds in one transaction all that wait.
+// A sqliteGroup adds group commit to SQLite, as a user could write it: the committer
+// of the Group inserts all waiting events in one transaction.
 type sqliteGroup struct {
-	*bench.Group
-	db *sqlite
+	*bench.Group         // calls addAll of db, from one goroutine
+	db           *sqlite // owned
 }
 
+// openSQLiteGrouped returns a SQLite with group commit for the given number of
+// writers.
 func openSQLiteGrouped(ctx context.Context, g *bench.Ground, writers int) (bench.Appender, error) {
 	s, err := newSQLite(ctx, g.Dir)
 	if err != nil {
@@ -121,11 +133,11 @@ func openSQLiteGrouped(ctx context.Context, g *bench.Ground, writers int) (bench
 	return &sqliteGroup{bench.NewGroup(writers, s.addAll), s}, nil
 }
 
-// Close ends the goroutine and closes the database.
+// Close stops the committer and closes the database. No append may be running.
 func (s *sqliteGroup) Close() error { return errors.Join(s.Group.Close(), s.db.Close()) }
 
-// scanSQLite sets a contestant up that selects the columns of the headers of a
-// history in order.
+// scanSQLite returns a contestant that selects the header columns of a history,
+// ordered by position. Filling the table is not measured.
 func scanSQLite(ctx context.Context, g *bench.Ground) (bench.Rig, error) {
 	s, err := newSQLite(ctx, g.Dir)
 	if err != nil {
@@ -144,7 +156,8 @@ func scanSQLite(ctx context.Context, g *bench.Ground) (bench.Rig, error) {
 	}, s.Close), nil
 }
 
-// fill copies a history into the table.
+// fill copies a history into the table, 10,000 events in each transaction. The
+// positions are the ones that SQLite assigns.
 func (s *sqlite) fill(ctx context.Context, g *bench.Ground) error {
 	return eachEntry(ctx, g, 10_000, func(entries []events.Entry) error {
 		if _, err := s.begin.Exec(); err != nil {
@@ -162,6 +175,8 @@ func (s *sqlite) fill(ctx context.Context, g *bench.Ground) error {
 	})
 }
 
+// headers selects the header columns of all events in order and returns the number of
+// rows. It scans every column into a variable, as a reader of headers would.
 func (s *sqlite) headers(ctx context.Context) (n int, err error) {
 	rows, err := s.db.QueryContext(ctx, "SELECT position, stream, revision, kind, version, id, time, size FROM events ORDER BY position")
 	if err != nil {
@@ -179,7 +194,9 @@ func (s *sqlite) headers(ctx context.Context) (n int, err error) {
 	return n, errors.Join(rows.Err(), rows.Close())
 }
 
-// eachEntry calls do with runs of the entries of a history, in order.
+// eachEntry calls do with the entries of a history in order, run entries at a time;
+// the last call may have fewer. The slice is reused after do returns. An error of do
+// ends the loop and is returned, joined with the error of closing the store.
 func eachEntry(ctx context.Context, g *bench.Ground, run int, do func([]events.Entry) error) error {
 	dir, err := g.History(ctx)
 	if err != nil {
