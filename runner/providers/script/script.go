@@ -17,7 +17,8 @@ import (
 	"github.com/settlement-ledger/ledger/runner"
 )
 
-// The errors of this package. Callers match them with errors.Is.
+// The errors of this package. Callers match them with errors.Is. Parse returns
+// ErrNotATIF and Reply yields ErrExhausted.
 var (
 	ErrNotATIF   = errors.New("not a trajectory of ATIF 1.x")
 	ErrExhausted = errors.New("the trajectory has no further reply")
@@ -32,15 +33,15 @@ type Script struct {
 	trailingPrompts []string // prompts after the last reply
 }
 
-// A reply is one message of the agent with the prompts before it.
+// A reply is one message of the agent with the prompts that precede it.
 type reply struct {
-	prompts []string // messages of the user before this reply
-	text    string
+	prompts []string      // messages of the user before this reply
+	text    string        // text of the message; may be empty
 	model   string        // model of this step; may be empty
 	calls   []domain.Call // in the order of the document
 }
 
-// An atifDocument is the JSON form of an ATIF document. Other members are ignored.
+// An atifDocument is the JSON form of an ATIF document. Unknown members are ignored.
 type atifDocument struct {
 	Schema string `json:"schema_version"`
 	Agent  struct {
@@ -69,10 +70,14 @@ type toolCallWire struct {
 // schemaPattern matches the schema versions that Parse accepts.
 var schemaPattern = regexp.MustCompile(`^ATIF-v1\.[0-9]+$`)
 
-// Parse reads an ATIF 1.x document from r. name is used in error texts only. It returns
-// an ErrNotATIF that states every fault with its step or line: for invalid JSON, another
-// schema version, a document without a reply, and calls without an ID or a name. It
-// returns an error of r unchanged in the chain.
+// Parse reads an ATIF 1.x document from r and returns its Script. Error texts quote
+// name.
+//
+// Parse returns an ErrNotATIF for invalid JSON, another schema version, a document
+// without a reply, and a step with an unknown source or an invalid message. A call
+// without an ID or a name, or with the ID of another call of its step, is also an
+// ErrNotATIF. The text lists all faulty steps with their numbers; for invalid JSON it
+// has the line. An error of r is wrapped.
 func Parse(name string, r io.Reader) (*Script, error) {
 	data, err := io.ReadAll(r)
 	if err != nil {
@@ -96,8 +101,9 @@ func Parse(name string, r io.Reader) (*Script, error) {
 	return s, nil
 }
 
-// locate returns the text of an error of encoding/json with the line of the document, if
-// the error has an offset.
+// locate returns the text of an error of encoding/json for a reader of the document.
+// If the error has an offset, the text begins with the line. A value of an unexpected
+// JSON type is described by its member.
 func locate(data []byte, err error) string {
 	offset := int64(-1)
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
@@ -115,8 +121,10 @@ func locate(data []byte, err error) string {
 	return fmt.Sprintf("line %d: %s", 1+strings.Count(string(data[:offset]), "\n"), what)
 }
 
-// addSteps converts steps into replies and joins the errors of all invalid steps. Steps
-// of the system are skipped.
+// addSteps adds the replies of the steps to s. It collects the prompts before each
+// reply; prompts after the last reply become trailingPrompts. Steps of the system are
+// skipped. It continues after an invalid step and returns the errors of all steps
+// joined.
 func (s *Script) addSteps(steps []stepWire) error {
 	var faults []error
 	var prompts []string
@@ -144,9 +152,9 @@ func (s *Script) addSteps(steps []stepWire) error {
 	return errors.Join(faults...)
 }
 
-// addReply appends a reply. If no prompt and no call lies between it and the previous
-// reply, it merges both into one, because a session would stop after a reply without
-// calls.
+// addReply appends a reply. A reply without prompts that follows a reply without
+// calls is merged into that one: the texts are joined by an empty line. A session
+// stops after a reply without calls, so it would never ask for the second one.
 func (s *Script) addReply(r reply) {
 	if n := len(s.replies); n > 0 && len(r.prompts) == 0 && len(s.replies[n-1].calls) == 0 {
 		last := &s.replies[n-1]
@@ -157,8 +165,9 @@ func (s *Script) addReply(r reply) {
 	s.replies = append(s.replies, r)
 }
 
-// domainCalls returns the calls of a step. It joins an error for each call without an ID
-// or a name, and for an ID that occurs twice.
+// domainCalls returns the calls of a step, in order. It leaves out each call without
+// an ID or a name, or with an ID that the step already has, and joins an error for
+// each.
 func (step stepWire) domainCalls() ([]domain.Call, error) {
 	var faults []error
 	seen := map[string]bool{}
@@ -179,8 +188,9 @@ func (step stepWire) domainCalls() ([]domain.Call, error) {
 	return calls, errors.Join(faults...)
 }
 
-// messageText returns the text of a message: a string, or the text parts of an array of
-// parts. A missing message is empty.
+// messageText returns the text of a message. A message is a string or an array of
+// parts; the parts of the type text are concatenated and all others are skipped. A
+// missing message is empty. Any other JSON value is an error.
 func messageText(message json.RawMessage) (string, error) {
 	var s string
 	if len(message) == 0 || json.Unmarshal(message, &s) == nil {
@@ -202,17 +212,19 @@ func messageText(message json.RawMessage) (string, error) {
 	return b.String(), nil
 }
 
-// Agent returns the name of the agent in the document; it may be empty.
+// Agent returns the name of the agent in the document, which may be empty.
 func (s *Script) Agent() string { return s.agent }
 
-// Model returns the model in the document; it may be empty.
+// Model returns the name of the model in the document, which may be empty. A step may
+// name another model for its reply.
 func (s *Script) Model() string { return s.model }
 
 // Len returns the number of replies.
 func (s *Script) Len() int { return len(s.replies) }
 
-// Prompts returns the messages of the user before reply n, counted from 0. For n equal
-// to Len it returns the prompts after the last reply, and for a larger n none.
+// Prompts returns the messages of the user before reply n, counted from 0.
+// Prompts(Len()) returns the messages after the last reply. For a larger n it returns
+// nil. The caller must not modify the slice.
 func (s *Script) Prompts(n int) []string {
 	switch {
 	case n < len(s.replies):
@@ -223,8 +235,8 @@ func (s *Script) Prompts(n int) []string {
 	return nil
 }
 
-// CountReplies returns the number of replies in a session, which is the index of the
-// next reply of a Script.
+// CountReplies returns the number of replies in a session. A Script answers the
+// session with the reply of that index.
 func CountReplies(c *conversation.State) int {
 	n := 0
 	for _, m := range c.Messages {
@@ -235,10 +247,11 @@ func CountReplies(c *conversation.State) int {
 	return n
 }
 
-// Reply yields the next reply of the trajectory: its text, its calls and the end. The
-// index of the reply is the number of replies in the conversation. It yields
-// ErrExhausted if the trajectory has no further reply, and the cause of ctx if that has
-// ended.
+// Reply implements runner.Provider. It yields the text of the next reply, if it has
+// one, then each call, and a FinishPart at the end. The index of the reply is the
+// number of replies in turn.Conversation. Reply yields ErrExhausted if the trajectory
+// has no reply of that index. If ctx has ended before the first part, it yields the
+// cause.
 func (s *Script) Reply(ctx context.Context, turn runner.Turn) iter.Seq2[runner.Part, error] {
 	return func(yield func(runner.Part, error) bool) {
 		n := CountReplies(turn.Conversation)

@@ -39,7 +39,7 @@ func parse(t *testing.T, text string) *script.Script {
 	return s
 }
 
-// session returns a session that holds n replies.
+// session returns a conversation with n replies.
 func session(n int) *conversation.State {
 	s := &conversation.State{}
 	for range n {
