@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events/pebblefiles/filestest"
 )
 
 // An expectation is the model's state of one blob.
@@ -172,40 +173,16 @@ func checkReopened(t *testing.T, s *Store, expected map[domain.Ref]expectation) 
 	mustKeep(t, s, refs(9999)(), random(5*chunkSize, 1))
 }
 
-// A crashPoint is a copy of the disk and of the model at a power cut.
-type crashPoint struct {
-	fs       *vfs.MemFS
-	expected map[domain.Ref]expectation
-}
-
-// crashFS returns a file system that takes a crashPoint before one write in oneIn, and
-// before one in ten to the file of a blob, so that some cut an sstable.
-func crashFS(mem *vfs.MemFS, d *model, rng *rand.Rand, oneIn int) (*errorfs.FS, func() []crashPoint) {
-	var mu sync.Mutex
-	var crashPoints []crashPoint
-	fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if op.Kind.ReadOrWrite() != errorfs.OpIsWrite {
-			return nil
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		n := oneIn
+// newPowerCutter returns a cutter that cuts the power before one write in oneIn, and before
+// one in ten to the file of a blob, so that some cut an sstable.
+func newPowerCutter(mem *vfs.MemFS, d *model, rng *rand.Rand, oneIn int) *filestest.PowerCutter[map[domain.Ref]expectation] {
+	due := func(op errorfs.Op) bool {
 		if strings.HasSuffix(op.Path, incomingSuffix) {
-			n = 10
+			return rng.IntN(10) == 0
 		}
-		if rng.IntN(n) != 0 {
-			return nil
-		}
-		expected := d.copy() // before the clone: a later acknowledgement only adds durable blobs
-		percent := rng.IntN(3) * 50
-		crashPoints = append(crashPoints, crashPoint{mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng}), expected})
-		return nil
-	}))
-	return fs, func() []crashPoint {
-		mu.Lock()
-		defer mu.Unlock()
-		return crashPoints
+		return rng.IntN(oneIn) == 0
 	}
+	return filestest.NewPowerCutter(mem, rng, due, func() int { return rng.IntN(3) * 50 }, d.copy)
 }
 
 // After a power cut at any write, the store has every acknowledged blob.
@@ -217,26 +194,26 @@ func TestPowerCutKeepsWhatWasAcknowledged(t *testing.T) {
 	for seed := uint64(0); seed < uint64(repeats(1, 4)) || half == 0 && seed < 20; seed++ {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		mem, d := vfs.NewCrashableMem(), &model{expected: map[domain.Ref]expectation{}}
-		fs, crashPoints := crashFS(mem, d, rand.New(rand.NewPCG(seed, 2)), repeats(40, 20))
-		s, err := Open("outputs", Config{FS: fs, memTable: smallMemTable})
+		cutter := newPowerCutter(mem, d, rand.New(rand.NewPCG(seed, 2)), repeats(40, 20))
+		s, err := Open("outputs", Config{FS: cutter.FS(), memTable: smallMemTable})
 		if err != nil {
 			t.Fatal(err)
 		}
 		runRandom(t.Context(), s, d, rng, repeats(16, 32))
-		all := crashPoints()
+		all := cutter.Cuts()
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
 		for i, m := range all {
-			t.Logf("seed %d, cut %d, %d outputs begun", seed, i, len(m.expected))
-			again, err := Open("outputs", Config{FS: m.fs})
+			t.Logf("seed %d, cut %d, %d outputs begun", seed, i, len(m.Model))
+			again, err := Open("outputs", Config{FS: m.FS})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if len(incomingFiles(t, again)) > 0 {
 				half++
 			}
-			checkReopened(t, again, m.expected)
+			checkReopened(t, again, m.Model)
 			if err := again.Close(); err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,5 @@
-// Package filestest describes positions in the files of a database, for tests that damage
+// Package filestest damages the files of a database in tests: a [PowerCutter] cuts the power
+// of a store, and [Describe] names a position in a file, for tests that damage
 // a file and count the outcomes by position.
 package filestest
 
