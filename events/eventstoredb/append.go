@@ -197,14 +197,18 @@ func (a *appendOp) classify(response *esdb.WriteResult, err error) (errorClass, 
 	return class, judged
 }
 
-// isNewAppend reports whether the response is certain to be to records that the
-// server added for this request. A server that already has the IDs of the records at
-// these revisions returns their old positions without comparing the data, and the
-// client reports success for response messages that it does not know. So the revision
-// must be the expected one, the position must be behind the known end of the log, no
-// earlier request of this append may have been stored, and no other append of this
-// store to the stream may have run at the same time. False costs a read of the
-// stream.
+// isNewAppend reports whether the response is certain to be to records that the server
+// added for this request. A server that already has the IDs of the records at these
+// revisions returns their old positions without comparing the data, and the client
+// reports success for response messages that it does not know. isNewAppend therefore
+// returns true only under these conditions:
+//
+//   - The revision is the expected one.
+//   - The position is behind the known end of the log.
+//   - No earlier request of this append may have been stored.
+//   - No other append of this store to the stream may have run at the same time.
+//
+// After false the caller reads the stream.
 func (a *appendOp) isNewAppend(response *esdb.WriteResult) bool {
 	end := uint64(a.after) + uint64(len(a.records)) - 1
 	position := events.NewPosition(response.CommitPosition, response.PreparePosition)

@@ -16,8 +16,8 @@ import (
 var errManyFollowings = errors.New("follow: more than one Following: pass at most one")
 
 // Follow implements events.Store. It reconnects without a time limit and continues
-// behind the last entry. The server filters. The CaughtUp of a follower with a Filter
-// is called within about a second after excluded records were appended.
+// behind the last entry. The server applies the Filter. After excluded records are
+// appended, Follow calls CaughtUp within about a second.
 func (s *Store) Follow(ctx context.Context, after events.Position, options ...events.Following) iter.Seq2[events.Entry, error] {
 	return s.iterate(ctx, func(ctx context.Context, yield func(events.Entry) bool) error {
 		following := events.Following{}

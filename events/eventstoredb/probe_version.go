@@ -65,9 +65,9 @@ func (v ProbeConfig) queryNode(ctx context.Context, n *Node, address string, tls
 	return checkVersionText(n.Version)
 }
 
-// queryVersion sets the version and the clock of n. It returns ErrForeign for a
-// server that does not answer as EventStoreDB, ErrUnreachable if it stops answering,
-// and ErrRefused for another status.
+// queryVersion sets the version and the clock of n. It returns ErrForeign for a server
+// that does not respond as EventStoreDB does, ErrUnreachable if the server stops
+// responding, and ErrRefused if it responds with another status.
 func (v ProbeConfig) queryVersion(ctx context.Context, n *Node, conn *grpc.ClientConn) error {
 	client, w := serverfeatures.NewServerFeaturesClient(conn), skewBounds{}
 	for range versionQueries {

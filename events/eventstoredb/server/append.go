@@ -171,9 +171,9 @@ func (s *Server) position(ctx context.Context, w clientAppend, after events.Revi
 	return last.Position, err
 }
 
-// repeatResult returns the result of an append that an earlier call made after
-// the given length. A non-nil err, from the comparison with the stream, is the
-// result instead.
+// repeatResult returns the result of a repeat, whose records follow the given
+// length in the stream. err is the error of the search for the repeat; if it is
+// not nil, repeatResult returns its status instead.
 func (s *Server) repeatResult(ctx context.Context, w clientAppend, after events.Revision, err error) (appendResult, error) {
 	var at events.Position
 	if err == nil {
@@ -254,9 +254,9 @@ func (w clientAppend) earlierResult(found map[domain.EventID]events.Header, leng
 	return appendResult{length: last.Revision, position: last.Position}, true
 }
 
-// written returns the result of an append after a length. A non-nil err is the
-// error with which the append failed; otherwise at is the position of the last
-// record.
+// written returns the result of an append after a length, with the position at
+// of the last record. If err, the error of the append, is not nil, written
+// returns its status instead.
 func (s *Server) written(ctx context.Context, w clientAppend, after events.Revision, at events.Position, err error) (appendResult, error) {
 	if errors.Is(err, events.ErrTooLarge) {
 		return appendResult{}, tooLarge(ctx, s.cfg.MaxAppend, err.Error())

@@ -70,9 +70,9 @@ func filterOf(o *streams.ReadReq_Options_FilterOptions, live bool) (*filter, err
 	return f, nil
 }
 
-// newFilter validates a clause: an RE2 regular expression, or at least one
-// prefix. It returns INVALID_ARGUMENT for both, neither, or an expression that
-// does not compile.
+// newFilter validates a clause, which must have either an RE2 regular
+// expression or at least one prefix. It returns INVALID_ARGUMENT for a clause
+// with both or neither, and for an expression that does not compile.
 func newFilter(byKind bool, expr filterClause) (*filter, error) {
 	f := &filter{byKind: byKind, prefixes: expr.GetPrefix()}
 	switch {

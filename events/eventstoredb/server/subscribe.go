@@ -191,9 +191,9 @@ func (u *subscriber) take(ctx context.Context, e events.Entry) error {
 	return u.checkpoint(e.Position)
 }
 
-// message returns the response for an entry. A subscription that has caught up
-// takes it from the shared cache, unless the entry is a link. Before that the
-// entries are old, and would evict the recent ones.
+// message returns the response for an entry. After the subscription has caught
+// up, message takes the response from the shared cache, unless the entry is a
+// link. Earlier entries are old and would evict recent ones from the cache.
 func (u *subscriber) message(ctx context.Context, e events.Entry) (*streams.ReadResp, error) {
 	if u.caughtUpSent && e.Kind != linkKind {
 		return u.cache.message(e, u.ids)

@@ -137,9 +137,9 @@ func streamOf(ctx context.Context, ledger *events.Ledger, settlement domain.Even
 }
 
 // settledBy returns the metadata of a blob in its settlement event, and the process
-// that settled the call. That is the process that began the call or, for a call that
-// did not begin, the process whose tool was offered. It returns outputs.ErrNotFound if
-// the settlement does not reference the blob.
+// that settled the call: the process that began the call. For a call that did not
+// begin, it is the process that opened the layer of the tool. settledBy returns
+// outputs.ErrNotFound if the settlement does not reference the blob.
 func settledBy(ctx context.Context, ledger *events.Ledger, session events.Stream, ref domain.Ref) (kept domain.Retained, process domain.ProcessID, err error) {
 	type key struct {
 		message domain.MessageID

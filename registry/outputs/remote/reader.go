@@ -17,8 +17,8 @@ import (
 )
 
 // A Reader reads one blob, like an [outputs.BlobReader]. Read, Seek and Close belong
-// to one goroutine; ReadAt is safe for concurrent use. After Close they return an
-// outputs.ErrClosed.
+// to one goroutine; ReadAt is safe for concurrent use. After Close, Read and ReadAt
+// return an outputs.ErrClosed.
 type Reader interface {
 	io.ReadSeekCloser
 	io.ReaderAt

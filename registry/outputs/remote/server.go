@@ -338,9 +338,9 @@ func (in *uploadBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// reject writes an error response before the request was read to its end. It then
-// discards the rest of the body, until the client is idle for the timeout: a
-// connection that is closed with unread data is reset, and the client might lose the
+// reject writes an error response, although the request has not been read to its end.
+// It then discards the rest of the body until the client is idle for the timeout.
+// Closing a connection with unread data would reset it, and the client might lose the
 // response.
 func (in *uploadBody) reject(w http.ResponseWriter, err error) {
 	_ = in.control.EnableFullDuplex() // HTTP/2 is full duplex and returns an error

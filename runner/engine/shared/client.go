@@ -76,9 +76,10 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte) (*h
 }
 
 // Do makes a request and returns the body of the response, or nil for the status 404.
-// It returns an ErrNoResponse if the process does not respond or rejects the password:
-// then the endpoint is that of an earlier holder. Another status from 400 on is an
-// error with the text of the response.
+// It returns an ErrNoResponse if the process does not respond, or if it rejects the
+// password, since another process has then replaced the one that wrote the endpoint.
+// For every other status from 400 on it returns an error with the text of the
+// response.
 func (c *Client) Do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	response, err := c.send(ctx, method, path, body)
 	if err != nil {

@@ -224,10 +224,10 @@ func (s *Holder) UpdateEndpoint(change func(*Endpoint)) error {
 // drainTimeout is how long Close waits for running calls.
 const drainTimeout = 2 * time.Second
 
-// Close removes the endpoint from the folder, ends the heartbeats, after which clients
-// search for the next holder, and waits for running calls. It cuts off calls that run
-// longer than drainTimeout. The end of ctx does not shorten Close. It returns the
-// error of removing the endpoint or of a server.
+// Close ends the Holder. It removes the endpoint from the folder and ends the
+// heartbeats; clients then search for the next holder. It waits for running calls, and
+// cuts them off after drainTimeout. The end of ctx does not shorten Close. Close
+// returns the error of removing the endpoint or of a server.
 func (s *Holder) Close(ctx context.Context) error {
 	s.close()
 	s.mu.Lock()

@@ -208,8 +208,8 @@ func (s *Store) Backup(ctx context.Context, dir string) (BackupReport, error) {
 	})
 }
 
-// Holds reports whether this process is the holder. It may be outdated when it
-// returns.
+// Holds reports whether this process is the holder. The answer can be outdated when
+// Holds returns.
 func (s *Store) Holds() bool { return s.owned() != nil }
 
 // owned returns the folder if this process is the holder, and nil otherwise.

@@ -96,8 +96,10 @@ func (c *passwordChecker) check(ctx context.Context, from *conns.Conn, key diges
 	return c.leave(ctx, from, k)
 }
 
-// enter returns the check that a call waits for, which is new or shared. It
-// starts a worker if the pool has room.
+// enter returns the check that a call waits for: the check of an earlier call
+// with the same name and password, or a new one. It starts a worker if the pool
+// has room. It returns ErrNotAuthenticated for a cached wrong password, and
+// ErrBusy if too many calls wait.
 func (c *passwordChecker) enter(from *conns.Conn, key digest, hash []byte, password string) (*passwordCheck, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -51,9 +51,9 @@ func (k QualifiedName) String() string {
 // stream returns the name of the stream that records the group.
 func (k QualifiedName) stream() events.Stream { return events.Stream(Category + "-" + k.String()) }
 
-// A Cursor is a position in a source: a revision of a stream, or a position in
-// the log if the source is all streams. The other field is zero. The entries
-// after it are yet to be delivered.
+// A Cursor is a position in a source: a revision if the source is a stream, or
+// a position in the log if the source is all streams. The other field is zero.
+// The entries after the cursor are yet to be delivered.
 type Cursor struct {
 	Revision events.Revision `json:"revision,omitempty"`
 	Position events.Position `json:"position,omitzero"`
