@@ -27,7 +27,7 @@ func (s *Store) EndHolders(j *runner.Liveness) {
 		return
 	}
 	j.Dead, j.Unknown = append(j.Dead, j.Unknown...), nil
-	before := s.HeldBefore()
+	before := s.heldBefore()
 	j.Living = slices.DeleteFunc(j.Living, func(p events.ProcessStarted) bool {
 		dead := slices.Contains(before, p.Process)
 		if dead {

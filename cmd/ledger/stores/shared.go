@@ -73,9 +73,9 @@ func (s *Store) Holds() bool {
 	return s.Folder != nil || s.Sharing != nil && s.Sharing.Holds()
 }
 
-// HeldBefore returns the killed processes that had the lock of the folder before. It returns
+// heldBefore returns the killed processes that had the lock of the folder before. It returns
 // nil for a client of another process and for a database.
-func (s *Store) HeldBefore() []domain.ProcessID {
+func (s *Store) heldBefore() []domain.ProcessID {
 	if s.Sharing != nil {
 		return s.Sharing.Before()
 	}
