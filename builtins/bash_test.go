@@ -204,7 +204,7 @@ func TestCommandGetsTheDocumentedEnvironmentOnly(t *testing.T) {
 	}
 }
 
-// The list is documented where it is configured.
+// docs/operation.md lists every inherited variable.
 func TestInheritedVariablesAreDocumented(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("../docs/operation.md")

@@ -75,10 +75,11 @@ func TestHighImageIsScaledInLittleMemory(t *testing.T) {
 	}
 }
 
-// An endingContext is a context that ends when it was looked at so many times.
+// An endingContext is a context whose Err returns context.Canceled after a number of
+// calls.
 type endingContext struct {
 	context.Context
-	looks *atomic.Int32 // left
+	looks *atomic.Int32 // calls left
 }
 
 func (e endingContext) Err() error {
@@ -88,9 +89,9 @@ func (e endingContext) Err() error {
 	return nil
 }
 
-// A search looks at its context after a bounded number of steps, whatever the
-// expression and the line are: the steps of a look are the instructions of the
-// expression times the bytes that each match can pass over.
+// A search checks its context after a bounded number of steps, for every expression
+// and line. The number of steps is the number of instructions of the expression times
+// the bytes that each match can skip.
 func TestStepsBetweenTwoLooksAtTheContextAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, pattern := range []string{"a", "a{0,900}b", "(a{0,30}){0,30}b", "a*a*a*a*b", "[^b]*c|a", "(?:[a-z]{0,900}c|a)", strings.Repeat("[a-z]{0,1000}", 9)} {

@@ -25,31 +25,35 @@ var (
 	ErrPruned    = errors.New("the output was pruned")
 )
 
-// A Permission decides whether a call may act. Assert returns nil to allow, and a
-// *domain.Denied or *domain.Declined to refuse.
+// A Permission decides whether a call may act. It is safe for concurrent use.
 type Permission interface {
+	// Assert requests permission and waits for the decision, of a person if
+	// necessary. It returns nil to allow the action, a *domain.Denied or
+	// *domain.Declined to refuse it, and the cause of an ended context. Any other
+	// error is for the operator.
 	Assert(context.Context, domain.Invocation, permission.Ask) error
-	// Check evaluates a request against rules and approvals. It asks no person,
-	// records nothing and grants nothing.
+	// Check evaluates a request against rules and approvals. It does not ask a
+	// person, record the request or grant anything.
 	Check(domain.Invocation, permission.Ask) permission.Evaluation
 }
 
-// OutputOpener opens complete outputs in managed storage. Open returns the bytes, which the caller
-// closes, and the output's metadata. It returns ErrAbsent for an output that never existed and
-// a *Pruned for one that was removed.
+// An OutputOpener opens complete outputs in managed storage. Open returns the bytes
+// and the metadata of an output. The caller must close the reader. Open returns
+// ErrAbsent for an output that was never stored and a *Pruned for one that was
+// removed.
 type OutputOpener interface {
 	Open(context.Context, domain.Ref) (io.ReadCloser, domain.Retained, error)
 }
 
-// A Pruned says that an output was removed, when, and by which policy. It is
-// an ErrPruned.
+// A Pruned is the error for an output that was removed from managed storage. It
+// matches ErrPruned.
 type Pruned struct {
-	At     time.Time
-	Policy string
-	SHA256 string // of what was removed
+	At     time.Time // time of the removal
+	Policy string    // name of the policy that removed it
+	SHA256 string    // digest of the removed bytes, in hexadecimal
 }
 
-// Error says when, by which policy, and the digest of what was removed.
+// Error returns the time, the policy and the digest as a text.
 func (p *Pruned) Error() string {
 	return fmt.Sprintf("the output was pruned at %s by %s; its sha256 was %s", p.At.UTC().Format(time.RFC3339), p.Policy, p.SHA256)
 }
@@ -70,20 +74,20 @@ type Config struct {
 	// Shell is the program that runs a command line given after -c. Empty:
 	// /bin/sh.
 	Shell string
-	// Environment is that of the commands, as KEY=VALUE. Nil: the variables of
-	// this process that [InheritedVariables] names.
+	// Environment is the environment of the commands, as KEY=VALUE. Nil: the
+	// variables of this process that [InheritedVariables] names.
 	Environment []string
 	// Grace is how long a command may take to terminate. Zero: 3 seconds.
 	Grace time.Duration
 	// CaptureLimit is how many bytes of a command's output are captured. Zero: 1
 	// MiB.
 	CaptureLimit int
-	// SearchProgram is the path of ripgrep. Empty: rg, if it is in PATH when
-	// the tools are made. NoSearchProgram: none.
+	// SearchProgram is the path of ripgrep. Empty: rg, if it is in PATH when the
+	// tools are made. NoSearchProgram: glob and grep search without a program.
 	SearchProgram string
 }
 
-// defaultShell is the program of Config.Shell where that is empty.
+// defaultShell is the shell if Config.Shell is empty.
 const defaultShell = "/bin/sh"
 
 // withDefaults returns the Config with zero fields replaced by their defaults. It
@@ -113,7 +117,7 @@ func (c Config) withDefaults() (Config, error) {
 	case NoSearchProgram:
 		c.SearchProgram = ""
 	case "":
-		c.SearchProgram, _ = exec.LookPath("rg") // without it the search is done here
+		c.SearchProgram, _ = exec.LookPath("rg") // not found: glob and grep walk the directory themselves
 	default:
 		if _, err := exec.LookPath(c.SearchProgram); err != nil {
 			return c, fmt.Errorf("%w: SearchProgram: %w", ErrBadConfig, err)
@@ -168,8 +172,8 @@ type acquiredPath struct {
 	handle      *workspace.Handle // nil if the path could not be opened
 	openErr     error             // the error of the open, which is reported after permission was given
 	personAsked bool              // a request went to the Approver, so the file may have changed since
-	// approvedContent is the content of a file to edit that the question was about. Nil:
-	// nobody was asked, or it could not be edited.
+	// approvedContent is the content of the file to edit from which the person's
+	// preview was made. Nil: no person was asked, or the file could not be edited.
 	approvedContent []byte
 }
 
@@ -213,7 +217,7 @@ func (c Config) assertExternal(ctx context.Context, inv domain.Invocation, h *ac
 		return err
 	}
 	var save []string
-	if directory := strings.TrimSuffix(t.External, "/*"); directory != "" { // that of the root is every file
+	if directory := strings.TrimSuffix(t.External, "/*"); directory != "" { // empty for the root, whose pattern would cover every file
 		save = []string{shellcommand.LiteralPattern(directory) + "/*"}
 	}
 	return c.assertPermission(ctx, inv, h, permission.Ask{Action: actionExternal, Resources: []string{t.External}, Save: save, Metadata: metadata})

@@ -17,13 +17,13 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// fakePermission is a Permission that remembers what it was asked. What it answers is
-// for decide to say; without, it is yes.
+// A fakePermission is a Permission that records its requests. decide answers them; if
+// it is nil, every request is allowed.
 type fakePermission struct {
 	mu     sync.Mutex
 	asked  []permission.Ask
 	decide func(permission.Ask) error
-	rules  domain.Rules // what Check goes by
+	rules  domain.Rules // Check evaluates these
 	shown  []domain.Preview
 }
 
@@ -46,12 +46,12 @@ func (d *fakePermission) Assert(ctx context.Context, inv domain.Invocation, a pe
 	return d.decide(a)
 }
 
-// Check goes by the rules. Without, everything is asked about.
+// Check evaluates the rules. Without rules every request is for a person.
 func (d *fakePermission) Check(_ domain.Invocation, a permission.Ask) permission.Evaluation {
 	return permission.EvaluateRules(d.rules, a)
 }
 
-// order returns what was asked, as "action resource,resource".
+// order returns the recorded requests, each as "action resource,resource".
 func (d *fakePermission) order() []string {
 	var order []string
 	for _, a := range d.asked {
@@ -70,7 +70,7 @@ func refuse(action string) func(permission.Ask) error {
 	}
 }
 
-// bench is a workspace with the tools, beside a directory that is not in it.
+// A bench is a workspace with the tools and a directory outside it.
 type bench struct {
 	*fakePermission
 	dir, outside string
@@ -123,7 +123,7 @@ func (b *bench) content(t testing.TB, name string) string {
 	return string(data)
 }
 
-// input is what a tool is given, by key.
+// An input is the JSON object that a tool receives, by key.
 type input map[string]any
 
 func call(ctx context.Context, t testing.TB, tool domain.Tool, in input, inv domain.Invocation) (domain.Output, error) {
@@ -144,7 +144,7 @@ func (b *bench) run(t testing.TB, tool string, in input) (domain.Output, error) 
 	return call(t.Context(), t, b.tools[tool], in, domain.Invocation{})
 }
 
-// must runs a tool that succeeds and decodes what it returns.
+// must runs a tool, fails the test if the tool fails, and decodes the result.
 func must[Out any](t testing.TB, b *bench, tool string, in input) (Out, string) {
 	t.Helper()
 	output, err := b.run(t, tool, in)
@@ -158,7 +158,8 @@ func must[Out any](t testing.TB, b *bench, tool string, in input) (Out, string) 
 	return out, output.Content().Text()
 }
 
-// fails runs a tool that fails and checks what the model reads.
+// fails runs a tool, fails the test unless the tool fails, and checks the text that
+// the model reads.
 func (b *bench) fails(t testing.TB, tool string, in input, want string) {
 	t.Helper()
 	_, err := b.run(t, tool, in)
@@ -253,7 +254,7 @@ func TestNumbersMayBeWrittenAsStrings(t *testing.T) {
 	}
 }
 
-// everyTool is one call of each tool that would succeed, and what it asks.
+// everyTool has the input of one successful call of each tool.
 var everyTool = map[string]input{
 	"read": {"path": "a.txt"}, "write": {"path": "a.txt", "content": "x"}, "edit": {"path": "a.txt", "oldString": "one", "newString": "two"},
 	"glob": {"pattern": "*"}, "grep": {"pattern": "one"}, "bash": {"command": "pwd > made"},

@@ -13,7 +13,8 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// ruled is a Permission that follows rules and asks nobody.
+// ruled is a Permission that decides by rules alone. It refuses an action that the
+// rules leave to a person.
 type ruled domain.Rules
 
 func (r ruled) Assert(_ context.Context, _ domain.Invocation, a permission.Ask) error {

@@ -143,8 +143,9 @@ func (c Config) acquireDirectory(ctx context.Context, inv domain.Invocation, whe
 	return held, nil
 }
 
-// A pathUnusable is the error of resolving a path. It tells such errors from errors of a
-// permission, which the tools return unchanged.
+// A pathUnusable is the error of resolving or opening a path. It distinguishes this
+// error, which becomes a failure for the model, from an error of a permission, which
+// the tools return unchanged.
 type pathUnusable struct{ error }
 
 // pathFailure converts a pathUnusable into a failure for the model and returns any other

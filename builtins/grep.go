@@ -90,7 +90,7 @@ func (g grepTool) grep(ctx context.Context, in grepArgs, inv domain.Invocation) 
 	if err != nil {
 		return grepResult{}, failure(err, "Unable to grep for %s", in.Pattern)
 	}
-	include, err := parsePattern(in.Include) // of the empty pattern, nothing is asked
+	include, err := parsePattern(in.Include) // the pattern of an empty Include is not used
 	if err != nil {
 		return grepResult{}, failure(err, "Unable to grep for %s: include %s", in.Pattern, in.Include)
 	}
@@ -191,9 +191,9 @@ func (g grepTool) listCandidates(ctx context.Context, h *workspace.Handle, s *sc
 	return names, nil
 }
 
-// filterByLiteral sorts names and, with a search program, drops the files that lack the
-// literal text which every match contains. Without a search program it drops none:
-// reading a file twice costs more than searching it.
+// filterByLiteral sorts names. With a search program it also drops the files that
+// lack the literal text which every match contains. Without a program it keeps all
+// files, because reading a file twice costs more than searching it once.
 func (g grepTool) filterByLiteral(ctx context.Context, h *workspace.Handle, in grepArgs, names []string) ([]string, error) {
 	literal := requiredLiteral(in.Pattern)
 	if g.SearchProgram != "" && literal != "" {

@@ -23,13 +23,13 @@ const (
 	maxImageFile = 20 << 20 // bytes of the file
 	// maxDecoded is the maximum size of a decoded image, in bytes. A small file can claim a
 	// large image.
-	maxDecoded = 256 << 20 // bytes of the decoded image: an image can claim far more than its file holds
+	maxDecoded = 256 << 20
 	// maxScaleBytes is the memory of the scaler besides both images, in bytes.
-	maxScaleBytes = 64 << 20 // bytes that scaling holds besides
+	maxScaleBytes = 64 << 20
 	// maxSide is the maximum width and height of the image that the model gets, in pixels.
-	maxSide = 2000 // of what the model is given
+	maxSide = 2000
 	// maxBase64 is the maximum size of that image in base64, in bytes.
-	maxBase64 = 5 << 20 // of what the model is given, encoded
+	maxBase64 = 5 << 20
 )
 
 // imageType returns the media type of an image from its first bytes, or an empty text

@@ -16,14 +16,14 @@ import (
 const (
 	// pageLines is the maximum number of lines of a page. Two lines of the output limit are
 	// left for the note about further lines.
-	pageLines = 2000 - 2 // with room for what says that there is more
+	pageLines = 2000 - 2
 	// maxRunes is the maximum length of a line in runes.
-	maxRunes = 2000 // of a line
+	maxRunes = 2000
 	// maxWholeFile is the maximum size of a file that is returned as a whole, in bytes.
-	maxWholeFile = 50 << 10 // bytes of a file that is returned whole
+	maxWholeFile = 50 << 10
 	// maxPageBytes is the maximum size of the content of a page as JSON, in bytes. The rest
 	// of the output needs the difference to maxWholeFile.
-	maxPageBytes = maxWholeFile - 512 // bytes of content, encoded as JSON, with room for the rest of the output
+	maxPageBytes = maxWholeFile - 512
 )
 
 var (
@@ -38,10 +38,10 @@ type lineForm uint8
 
 const (
 	// cutLines cuts long lines and marks the cut. Invalid UTF-8 is an error.
-	cutLines lineForm = iota + 1 // they are cut, and say so; such bytes are an error
+	cutLines lineForm = iota + 1
 	// wrapLines continues long lines on the next line, so that no text is lost, and replaces
 	// invalid UTF-8.
-	wrapLines // they go on as the next line, so that nothing is lost; such bytes are replaced
+	wrapLines
 )
 
 // readPage returns the lines from the offset of in, up to the limits of a page. It holds

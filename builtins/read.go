@@ -43,7 +43,7 @@ func (r readArgs) lineLimit() int {
 // readInput is the JSON schema of the constraints on readArgs.
 const readInput = `{"properties":{"path":{"minLength":1},"offset":{"minimum":1},"limit":{"minimum":1,"maximum":2000}}}`
 
-// The forms of what read returns.
+// The values of the member Type of a result of read.
 const (
 	// wholeFile is the Type of a file that is returned as a whole.
 	wholeFile = "file"

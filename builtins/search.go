@@ -18,12 +18,12 @@ import (
 	"github.com/settlement-ledger/ledger/builtins/workspace"
 )
 
-// A fileLister lists the files below a directory, without those that ignore files
-// exclude. A search program makes it faster and does not change the result: its list is
-// filtered by the same rules.
+// A fileLister lists the files below a directory. It omits files that ignore files
+// exclude. A search program makes it faster and does not change the result: the list
+// of the program is filtered by the same rules.
 type fileLister struct {
 	root    *workspace.Root
-	program string // path of ripgrep; empty: none
+	program string // path of ripgrep; empty: walk the directory without a program
 }
 
 // A treeWalk is one walk over a directory, with the ignore files read so far. It belongs
@@ -46,8 +46,9 @@ var ignoreFiles = [...]string{".rgignore", ".ignore", ".gitignore"}
 // name.
 type ignoreMatchers [len(ignoreFiles)]gitignore.Matcher
 
-// excludes reports whether the ignore files exclude a path. dir tells that the path is a
-// directory.
+// excludes reports whether the ignore files exclude a path relative to the workspace.
+// dir is true if the path is a directory. The first kind of ignore file with a
+// matching pattern decides; a path that no pattern matches is not excluded.
 func (e *ignoreMatchers) excludes(name string, dir bool) bool {
 	if dir {
 		name += "/"
@@ -81,7 +82,7 @@ func (s fileLister) list(ctx context.Context, h *workspace.Handle, literal strin
 		return listing{}, err
 	}
 	if admits {
-		s.program = "" // it excludes what it is not told to admit
+		s.program = "" // ripgrep would omit files that a negated pattern above includes
 	}
 	files, err := s.propose(ctx, v, literal)
 	if err != nil {
@@ -107,8 +108,9 @@ func (s fileLister) propose(ctx context.Context, v *treeWalk, literal string) ([
 	return v.filterProposed(ctx, proposed)
 }
 
-// runProgram runs ripgrep in dir and returns the paths that it prints. ripgrep reads the
-// ignore files in dir and below, not those above.
+// runProgram runs ripgrep in dir and returns the paths that it prints. ripgrep reads
+// the ignore files in dir and below; the caller applies the ignore files above dir.
+// It returns an error if the names exceed maxNameBytes or ripgrep fails.
 func (s fileLister) runProgram(ctx context.Context, dir, literal string) ([]string, error) {
 	args := []string{"--no-config", "--null", "--hidden", "--no-ignore-exclude", "--no-ignore-global", "--no-ignore-parent", "--no-require-git", "--glob=!.git"}
 	if literal == "" {
@@ -121,7 +123,7 @@ func (s fileLister) runProgram(ctx context.Context, dir, literal string) ([]stri
 	out := &boundedBuffer{limit: maxNameBytes}
 	cmd.Stdout = out
 	err := cmd.Run()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 { // nothing was found
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 { // ripgrep found no file
 		err = nil
 	}
 	if err != nil {
@@ -149,7 +151,8 @@ type boundedBuffer struct {
 	limit int // in bytes
 }
 
-// Write appends p as a whole, or returns errTooMany and appends nothing.
+// Write appends p as a whole. If the limit would be exceeded, it appends no byte and
+// returns errTooMany.
 func (b *boundedBuffer) Write(p []byte) (int, error) {
 	if b.Len()+len(p) > b.limit {
 		return 0, errTooMany
@@ -202,14 +205,13 @@ func ignoreFile(root *workspace.Root, name string) ([]byte, error) {
 	return data, err
 }
 
-// The limits of files of exclusions, in bytes: every pattern is tried on every
-// file.
+// The limits of ignore files. They bound the time of a search.
 const (
 	// maxIgnore is the maximum size of one ignore file, in bytes. Every pattern is matched
 	// against every path.
-	maxIgnore = 256 << 10 // one file
+	maxIgnore = 256 << 10
 	// maxIgnores is the maximum size of all ignore files of a search, in bytes.
-	maxIgnores = 1 << 20 // all files of a search
+	maxIgnores = 1 << 20
 )
 
 // readIgnoreFiles reads the ignore files of a directory below the root, once.
@@ -282,7 +284,7 @@ func (v *treeWalk) walkIn(ctx context.Context, dir string, depth int, files *[]s
 		switch {
 		case err != nil && dir == ".":
 			return err
-		case errors.Is(err, fs.ErrNotExist): // it went away
+		case errors.Is(err, fs.ErrNotExist): // removed since its parent was read
 			return nil
 		case err != nil:
 			v.unread = append(v.unread, dir)
@@ -316,7 +318,7 @@ func (v *treeWalk) walkIn(ctx context.Context, dir string, depth int, files *[]s
 // filterProposed returns the proposed paths that walk would list: regular files within
 // the depth limit that no ignore file excludes.
 func (v *treeWalk) filterProposed(ctx context.Context, proposed []string) ([]string, error) {
-	excluded := map[string]bool{} // directories
+	excluded := map[string]bool{} // by directory, whether it is ignored
 	var files []string
 	for _, name := range proposed {
 		if ctx.Err() != nil {
@@ -378,10 +380,10 @@ type globPattern struct {
 const (
 	// maxPatternBytes is the maximum length of a glob pattern or a regular expression, in
 	// bytes.
-	maxPatternBytes = 4096 // bytes
+	maxPatternBytes = 4096
 	// maxAlternatives is the maximum number of patterns that the braces of one pattern
 	// expand to.
-	maxAlternatives = 256 // without braces that it stands for
+	maxAlternatives = 256
 )
 
 // parsePattern parses a glob pattern. It returns an errBadPattern that states the reason
@@ -416,7 +418,7 @@ func parsePattern(text string) (globPattern, error) {
 // countAlternatives returns the number of brace-free patterns that a pattern expands to. It stops
 // counting above the limit. Each alternative is matched separately against each file.
 func countAlternatives(text string) int {
-	type group struct{ before, sum int } // of the text before the braces, and of its alternatives so far
+	type group struct{ before, sum int } // numbers of patterns: of the text before the braces, and of the alternatives so far
 	var open []group
 	now := 1
 	for i := 0; i < len(text) && now <= maxAlternatives; i++ {
@@ -438,7 +440,7 @@ func countAlternatives(text string) int {
 			}
 		}
 	}
-	for _, g := range open { // braces that are not closed, or over the limit
+	for _, g := range open { // unclosed braces, or counting stopped at the limit
 		now = max(now, g.before, g.sum)
 	}
 	return now

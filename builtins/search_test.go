@@ -16,7 +16,8 @@ import (
 // withoutProgram makes the tools search without a search program.
 func withoutProgram(c *Config) { c.SearchProgram = NoSearchProgram }
 
-// grow fills a bench with what a search can stumble over.
+// grow fills a bench with the files that a search handles specially, such as ignore
+// files, dot files and binary files.
 func (b *bench) grow(t testing.TB) {
 	t.Helper()
 	for name, content := range map[string]string{

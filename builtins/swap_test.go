@@ -96,7 +96,8 @@ func TestSwapDuringTheAnswerReachesNoOtherFile(t *testing.T) {
 	}
 }
 
-// Nobody is asked, so nothing had time to change: writes follow one another.
+// write does not compare the file with its earlier state if rules allow the call, so
+// writes can follow each other. It does if a person decides.
 func TestWritesThatRulesAllowFollowOneAnother(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

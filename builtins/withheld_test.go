@@ -13,8 +13,8 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// ruledBench is a bench in which rules decide, and answer says what else is
-// decided.
+// ruledBench returns a bench whose permission is decided by rules. answer decides the
+// requests that the rules leave to a person.
 func ruledBench(t *testing.T, rules string, answer func(permission.Ask) error, change ...func(*Config)) *bench {
 	t.Helper()
 	b := newBench(t, change...)

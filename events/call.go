@@ -42,8 +42,7 @@ type CallSettled struct {
 	Call domain.CallID `json:"call" codec:"intern"`
 	// Tool is the name of the tool, as the model wrote it.
 	Tool string `json:"tool" codec:"intern"`
-	// Outcome and the fields below, up to ChangedBy, are those of
-	// domain.Settlement.
+	// Outcome and the fields up to ChangedBy are the fields of domain.Settlement.
 	Outcome      domain.Outcome      `json:"outcome"`
 	Began        bool                `json:"began"`
 	Interruption domain.Interruption `json:"interruption,omitzero"`

@@ -11,7 +11,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstest"
 )
 
-// fromLog records a settlement, reads it back and returns what was read.
+// fromLog records a settlement, reads it back and returns the settlement that was
+// read.
 func fromLog(t *testing.T, s domain.Settlement) domain.Settlement {
 	t.Helper()
 	l := newLedger(eventstest.NewSlice())

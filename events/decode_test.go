@@ -48,8 +48,8 @@ func TestUnknownEventsPassThroughByteForByte(t *testing.T) {
 	}
 }
 
-// Other programs write what they like into the metadata of kinds of their own,
-// and $correlationId is any text to them.
+// Other programs may write any metadata for kinds of their own. In these,
+// $correlationId may be any JSON value.
 func TestForeignMetadataOfUnknownKindsAreIgnored(t *testing.T) {
 	t.Parallel()
 	for _, metadata := range []string{"\xff", "[1]", `{"$correlationId":"3f2504e0-4f89-11d3-9a0c-0305e82c3301"}`, `{"$correlationId":7}`} {

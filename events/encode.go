@@ -25,7 +25,7 @@ func Encode(d Draft) (Record, error) { return (&encodeBuffer{}).encode(d) }
 // reused once the store has returned from Append, because no store keeps a
 // reference to its arguments. The zero encodeBuffer is empty.
 type encodeBuffer struct {
-	buf     []byte // what was written so far; it is shared with the records, and never written twice
+	buf     []byte // bytes written so far; records point into it, so written bytes never change
 	records []Record
 }
 

@@ -214,7 +214,7 @@ func goldenBytes(r Record) []byte {
 	return fmt.Appendf(nil, "{\n\"data\": %s,\n\"metadata\": %s\n}\n", r.Data, r.Metadata)
 }
 
-// decodeAlone returns the envelope of a record that stands alone in its stream.
+// decodeAlone decodes a record as the first one of a stream.
 func decodeAlone(r Record) (Envelope, error) {
 	return Decode(Entry{Record: r, Stream: "session-x", Revision: 1, Position: NewPosition(1, 1)})
 }
@@ -335,7 +335,7 @@ func eventTypes(t *testing.T) (names []string) {
 	return names
 }
 
-// declarations returns those of the sources in a folder, tests excepted.
+// declarations returns the declarations of the Go sources in a folder, without tests.
 func declarations(t *testing.T, folder string) (all []ast.Decl) {
 	t.Helper()
 	names, err := fs.Glob(os.DirFS(folder), "*.go")

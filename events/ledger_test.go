@@ -187,8 +187,8 @@ func TestCancelledReadYieldsTheCause(t *testing.T) {
 	}
 }
 
-// An event is written into memory that other appends use as well: what one of
-// them keeps is its own all the same.
+// Concurrent appends reuse encode buffers. The stored events must not share bytes
+// with them.
 func TestEventsAppendedAtOnceAreKeptAsTheyAre(t *testing.T) {
 	t.Parallel()
 	store := eventstest.NewSlice()

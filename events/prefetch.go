@@ -198,7 +198,8 @@ func (p *prefetcher) yieldAll(ctx context.Context, yield func(Envelope, error) b
 		default:
 		}
 	}
-	// What was read when the context stopped need not have come this far.
+	// The reader stops when ctx ends, so toYield may have closed before all entries
+	// were read.
 	if err := context.Cause(ctx); err != nil {
 		yield(Envelope{}, err)
 	}

@@ -66,7 +66,7 @@ func TestScanAndScanAheadYieldTheEventsOfReadAll(t *testing.T) {
 	}
 }
 
-// collectEvents returns what a sequence yields.
+// collectEvents returns the events that a sequence yields.
 func collectEvents(seq func(func(events.Envelope, error) bool)) (all []events.Envelope, err error) {
 	for v, err := range seq {
 		if err != nil {

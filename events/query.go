@@ -62,10 +62,10 @@ func (f Filter) Matches(h Header) bool {
 // entries, forward.
 type Query struct {
 	Filter
-	Stream   Stream   // of this stream alone; empty: of all streams
-	Backward bool     // the last one first
-	After    Position // those that come after this one, in the direction of the query; zero: all
-	Through  Position // no further than this one, in the direction of the query; zero: to the end
+	Stream   Stream   // only entries of this stream; empty: of all streams
+	Backward bool     // the last entry first
+	After    Position // only entries after this one, in the direction of the query; zero: from its start
+	Through  Position // no entry beyond this one, in the direction of the query; zero: to the end
 }
 
 // A Header is an entry without data and metadata.

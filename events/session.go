@@ -14,7 +14,7 @@ type SessionOpened struct {
 	Location string `json:"location,omitempty" codec:"intern"`
 	// Model is the model of the agent; empty: not known.
 	Model string `json:"model,omitempty" codec:"intern"`
-	// Parent is the session that started this one; zero: none did.
+	// Parent is the session that started this one; zero: no session did.
 	Parent domain.SessionID `json:"parent,omitzero"`
 	// Origin describes how the session entered the ledger.
 	Origin Origin `json:"origin"`

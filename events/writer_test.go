@@ -15,8 +15,9 @@ import (
 
 var errNoResponse = errors.New("the line went dead")
 
-// A wire is a store at the end of a line that goes dead as next says: before
-// an append reaches the store, after it handled, or not at all.
+// A lossyStore is a store behind a connection that fails. For each append, next
+// decides whether the connection fails before the append reaches the store, after the
+// store has handled it, or not at all.
 type lossyStore struct {
 	events.Store
 	next func() (before, after bool)
@@ -36,7 +37,8 @@ func (w lossyStore) Append(ctx context.Context, s events.Stream, after events.Re
 	return nil
 }
 
-// losingResponse returns a wire over a store that dies at the first append only.
+// losingResponse returns a lossyStore that fails only at the first append. stored
+// decides whether the store has handled that append.
 func losingResponse(store events.Store, stored bool) lossyStore {
 	first := true
 	return lossyStore{store, func() (bool, bool) {
@@ -238,7 +240,7 @@ func TestRandomFailuresStoreEveryDraftOnceInOrder(t *testing.T) {
 		store := eventstest.NewSlice()
 		l := newLedger(lossyStore{store, func() (bool, bool) { return random.IntN(4) == 0, random.IntN(4) == 0 }})
 		w := l.Writer(events.SessionStream(l.Mint().Session()), 0)
-		var tried []domain.EventID // appended, whatever came of it, but for what was never sent
+		var tried []domain.EventID // all drafts of the seed, in the order of their first Append
 		for range 20 {
 			drafts := prompts(l, 1+random.IntN(3))
 			tried = append(tried, idsOf(drafts)...)
@@ -261,8 +263,8 @@ func TestRandomFailuresStoreEveryDraftOnceInOrder(t *testing.T) {
 	}
 }
 
-// Several goroutines share a writer, so the append whose outcome is open is
-// often another caller's.
+// Several goroutines share a writer, so the append of unknown outcome is often the
+// append of another caller.
 func TestDraftsBehindAnOpenAppendAreNotTriedAndSaySo(t *testing.T) {
 	t.Parallel()
 	for name, stored := range map[string]bool{"lost on the way": false, "stored": true} {
@@ -309,7 +311,7 @@ func TestAppendInAContextThatEndedIsNotTried(t *testing.T) {
 	if _, err := w.Append(ctx, prompts(l, 1)...); !errors.Is(err, events.ErrNotTried) || !errors.Is(err, gone) || tries != 1 {
 		t.Fatalf("Append = %v after %d tries, want ErrNotTried with the cause after 1", err, tries)
 	}
-	// Given again, the open drafts may be on record: the error must not deny it.
+	// The drafts may be stored, so the error must leave their outcome unknown.
 	if _, err := w.Append(ctx, open...); err == nil || events.Refused(err) {
 		t.Fatalf("Append of the open drafts = %v, want an open outcome", err)
 	}
