@@ -125,9 +125,9 @@ func formatIn(args []string, otherwise render.Format) render.Format {
 }
 
 // The texts of the root command's help. rootHelp follows the generated usage.
-const rootLong = `ledger keeps what agents did with tools: what was registered, what each turn
-offered the model, what was called, and how each call ended. The log is the
-truth; everything shown is a fold of it.`
+const rootLong = `ledger records the tool calls of AI agents as events in an append-only log: the
+registered tools, the tools that each turn offered the model, each call and its
+end. Every command computes its answer from the log.`
 
 const rootExample = `  ledger demo
   ledger run --script session.json --workspace .
@@ -135,28 +135,28 @@ const rootExample = `  ledger demo
   ledger import claude-code ~/.claude/projects/*/*.jsonl && ledger verify`
 
 const rootHelp = `
-IDs may be shortened wherever one is taken: to a prefix, or to the end as the
-tables print it (ses_…4K2P9Q, or 4K2P9Q), as long as one thing fits. @last is
-the session that the log names last, its last turn, or the call named last.
+An ID may be shortened to a prefix, or to its end as tables print it
+(ses_…4K2P9Q, or 4K2P9Q), if it has one match. @last is the most recent session,
+turn or call of the log.
 
 Exit codes:
   0    done
   1    failed
-  2    usage: the arguments make no sense, or an id fits several things
+  2    usage: arguments that are not valid, or an id with several matches
   3    verify found exceptions, or store check damage
   4    not found: no such store, session, turn, call or output
-  5    conflict: the store is in use, or the log says otherwise
-  124  time ran out
+  5    conflict: the store is in use, or the log contradicts the command
+  124  timeout
   130  interrupted
-  141  the reader of the output left, as head does: no error is written
+  141  the reader of the output closed the pipe, as head does: no error is written
 
 Environment:
-  LEDGER_STORE    the store, in place of --store; a password is best given here
-  LEDGER_NODE     the folder for what a database does not keep: outputs, checkpoints
-  LEDGER_NODE_ADDRESS   where other nodes ask for those outputs, if not where they are served
-  LEDGER_PATIENCE how long a server that does not answer is waited for (10s)
-  LEDGER_LEASE    how long this process is taken to live without a word (30s)
-  LEDGER_OUTPUT   the format, in place of --output
+  LEDGER_STORE    the store, if --store is missing; the best place for a password
+  LEDGER_NODE     the folder for the outputs and checkpoints of a database's node
+  LEDGER_NODE_ADDRESS   the address at which other nodes read those outputs, if it is not the served one
+  LEDGER_PATIENCE the timeout of a server that does not answer (10s)
+  LEDGER_LEASE    the lease of this process: others declare it dead when it expires (30s)
+  LEDGER_OUTPUT   the format, if --output is missing
   TZ, COLUMNS     the zone of times, and the width of tables on a terminal
   NO_COLOR, FORCE_COLOR, CLICOLOR_FORCE, TERM=dumb   as usual
 
@@ -191,7 +191,7 @@ func (a *app) root() *cobra.Command {
 	flags.StringVar(&a.Named, "store", "", "the store: a folder, or esdb://HOST:PORT or kurrentdb://… (default: LEDGER_STORE, or ledger in the XDG data folder)")
 	flags.VarP(&a.Format, "output", "o", "table, json or jsonl")
 	flags.Var(&a.Color, "color", "auto, always or never")
-	flags.BoolVar(&a.UTC, "utc", false, "show and read times in UTC, and not in the local zone")
+	flags.BoolVar(&a.UTC, "utc", false, "print and parse times in UTC instead of the local zone")
 	for name, words := range map[string][]string{"output": render.Formats, "color": render.ColorModes} {
 		must(root.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)))
 	}

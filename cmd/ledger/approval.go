@@ -16,25 +16,25 @@ import (
 
 // approvalCommand returns the command approval: ls and revoke.
 func (a *app) approvalCommand() *cobra.Command {
-	return a.group("approval", "Approvals: what a person allowed for always", a.approvalList(), a.approvalRevoke())
+	return a.group("approval", "Approvals: permissions that a person granted with \"always\"", a.approvalList(), a.approvalRevoke())
 }
 
 // approvalList returns the command approval ls.
 func (a *app) approvalList() *cobra.Command {
 	var filter views.ApprovalFilter
 	cmd := &cobra.Command{
-		Use: "ls", Short: "List the approvals that count: action, resources, where, since when, by whom",
-		Long: `List the approvals that persons saved by answering a question with always, and
-that were not revoked. An approval counts in the location where it was saved, for
-every session there. A rule that denies is stronger than any approval.`,
+		Use: "ls", Short: "List the approvals in effect: action, resources, location, time, person",
+		Long: `List the approvals that are not revoked. A person saves an approval by answering a
+permission question with "always". It applies to every session in the location
+where it was saved. A rule that denies overrides every approval.`,
 		Example: "  ledger approval ls\n  ledger approval ls --location .\n  ledger approval ls --all -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.Read(cmd.Context(), func(s *stores.Store) error { return views.ListApprovals(cmd.Context(), a.Printer, s, filter) })
 		},
 	}
-	cmd.Flags().StringVar(&filter.Location, "location", "", "only those of this folder")
-	cmd.Flags().BoolVar(&filter.Expired, "all", false, "those that expired, too")
+	cmd.Flags().StringVar(&filter.Location, "location", "", "only approvals of this folder")
+	cmd.Flags().BoolVar(&filter.Expired, "all", false, "list expired approvals, too")
 	must(cmd.MarkFlagDirname("location"))
 	return cmd
 }
@@ -43,18 +43,18 @@ every session there. A rule that denies is stronger than any approval.`,
 func (a *app) approvalRevoke() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
-		Use: "revoke APPROVAL...", Short: "Take approvals back: what they allowed is asked about again",
-		Long: `Take approvals back, so that what they allowed is asked about again. APPROVAL is
-an ID as ledger approval ls prints it, shortened or not; all patterns that one
-answer saved are revoked together. That is recorded, with the user who did it. A
-session that runs in another process goes by the approvals it began with.`,
+		Use: "revoke APPROVAL...", Short: "Revoke approvals: later calls ask for permission again",
+		Long: `Revoke approvals, so that later calls ask for permission again. APPROVAL is an ID
+as ledger approval ls prints it, shortened or not; all patterns of one answer are
+revoked together. The log records the revocation and the user who revoked. A
+session that runs in another process keeps the approvals with which it began.`,
 		Example: "  ledger approval revoke per_…4K2P9Q\n  ledger approval revoke @last --reason \"too wide\"",
 		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: a.complete(query.ApprovalWords),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.revokeApprovals(cmd.Context(), args, reason)
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	cmd.Flags().StringVar(&reason, "reason", "", "the reason, which is recorded")
 	return cmd
 }
 

@@ -11,14 +11,14 @@ import (
 
 // callCommand returns the command call: ls and show.
 func (a *app) callCommand() *cobra.Command {
-	return a.group("call", "Calls: list them, show one", a.callList(), a.callShow())
+	return a.group("call", "Calls: list calls, show one", a.callList(), a.callShow())
 }
 
 // callList returns the command call ls.
 func (a *app) callList() *cobra.Command {
 	var filter views.CallFilter
 	cmd := &cobra.Command{
-		Use: "ls", Short: "List calls and how they ended, in the order of the log",
+		Use: "ls", Short: "List calls with their outcomes, in the order of the log",
 		Example: "  ledger call ls --session @last\n  ledger call ls --outcome denied,stale --since 2d\n  ledger call ls --open -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -26,12 +26,12 @@ func (a *app) callList() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&filter.Session, "session", "", "only those of this session")
-	flags.StringVar(&filter.Tool, "tool", "", "only those of this tool")
-	flags.StringSliceVar(&filter.Outcomes, "outcome", nil, "only those that ended so: "+strings.Join(views.OutcomeWords(), ", "))
-	flags.BoolVar(&filter.Open, "open", false, "only those without an end")
+	flags.StringVar(&filter.Session, "session", "", "only entries of this session")
+	flags.StringVar(&filter.Tool, "tool", "", "only calls of this tool")
+	flags.StringSliceVar(&filter.Outcomes, "outcome", nil, "only calls with one of these outcomes: "+strings.Join(views.OutcomeWords(), ", "))
+	flags.BoolVar(&filter.Open, "open", false, "only calls without an end")
 	filter.When.AddFlags(cmd, "those asked for")
-	flags.IntVar(&filter.Limit, "limit", 0, "only so many, the last ones (0: all)")
+	flags.IntVar(&filter.Limit, "limit", 0, "at most this many, the last ones (0: all)")
 	fullFlag(cmd, &filter.FullInputs)
 	must(cmd.RegisterFlagCompletionFunc("session", a.complete(query.SessionWords)))
 	must(cmd.RegisterFlagCompletionFunc("tool", a.complete(query.ToolWords)))
@@ -42,10 +42,10 @@ func (a *app) callList() *cobra.Command {
 // callShow returns the command call show.
 func (a *app) callShow() *cobra.Command {
 	return &cobra.Command{
-		Use: "show [CALL]", Short: "Show a call: what was asked, offered, permitted, read, and each of its events",
-		Long: `Show all that is on record of a call. CALL is the provider's id of the call,
-MESSAGE/CALL where that id came in several messages, or the event of its
-settlement; shortened or not.`,
+		Use: "show [CALL]", Short: "Show a call: input, offer, permission, result and each of its events",
+		Long: `Show everything that the log has about a call. CALL is the provider's ID of the
+call, MESSAGE/CALL if several messages use that ID, or the event of its settlement;
+shortened or not.`,
 		Example: "  ledger call show @last\n  ledger call show toolu_01A\n  ledger call show msg_…4K2P9Q/call_1 -o json",
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.complete(query.CallWords),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -18,7 +18,7 @@ import (
 
 // consumerCommand returns the command consumer: ls, show, retry and forget.
 func (a *app) consumerCommand() *cobra.Command {
-	return a.group("consumer", "Consumers: how far publishing has come, and what it set aside",
+	return a.group("consumer", "Consumers: position, lag and dead letters of publishing",
 		a.consumerList(), a.consumerShow(), a.consumerRetry(), a.consumerForget())
 }
 
@@ -58,10 +58,10 @@ func rowOfConsumer(c publish.ConsumerState, lag *publish.Lag, now time.Time) con
 // consumerList returns the command consumer ls.
 func (a *app) consumerList() *cobra.Command {
 	return &cobra.Command{
-		Use: "ls", Short: "List the consumers: where they are, and how far behind",
-		Long: `List the consumers: target, position, how many records they have before them and
-for how long the first of these waits, how many they set aside, and the error met
-last. Records that a consumer does not ask for are not counted.`,
+		Use: "ls", Short: "List the consumers with their positions and lag",
+		Long: `List the consumers: target, position, lag in records, age of the oldest waiting
+record, dead letters, and the last error. The lag does not count records that the
+filter of the consumer excludes.`,
 		Example: "  ledger consumer ls\n  ledger consumer ls -o json | jq '.[] | select(.lag > 0)'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -108,7 +108,7 @@ func (a *app) consumerTable(rows []consumerRow) {
 // consumerShow returns the command consumer show, which lists dead letters.
 func (a *app) consumerShow() *cobra.Command {
 	return &cobra.Command{
-		Use: "show NAME", Short: "List the records that a consumer set aside",
+		Use: "show NAME", Short: "List the dead letters of a consumer",
 		Example: "  ledger consumer show bus\n  ledger consumer show bus -o jsonl | jq -r .event",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeConsumers,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -145,11 +145,11 @@ func (a *app) poisonTable(c publish.ConsumerState) {
 // as not found after it has recorded the retry of the others.
 func (a *app) consumerRetry() *cobra.Command {
 	return &cobra.Command{
-		Use: "retry NAME [POSITION...]", Short: "Have records that were set aside published again",
-		Long: `Have records that were set aside published again: those at these positions, or
-all of them. A consumer that runs, in ledger publish or ledger serve, tries them
-in a second or so, another when it runs next. They come late: those of their
-stream that stand behind them were published before.`,
+		Use: "retry NAME [POSITION...]", Short: "Publish dead letters again",
+		Long: `Publish dead letters again: those at the given positions, or all. A running
+consumer, in ledger publish or ledger serve, retries them within about a second;
+any other when it runs next. They arrive out of order: later records of their
+stream have been published before.`,
 		Example: "  ledger consumer retry bus\n  ledger consumer retry bus 1204",
 		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: a.completeConsumers,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -178,10 +178,10 @@ stream that stand behind them were published before.`,
 // consumerForget returns the command consumer forget.
 func (a *app) consumerForget() *cobra.Command {
 	return &cobra.Command{
-		Use: "forget NAME", Short: "Remove a consumer, with what it set aside",
-		Long: `Remove a consumer, with its place and the list of what it set aside. What it
-published stays at the target. A later run under the name begins where its --from
-says. One that runs is not removed.`,
+		Use: "forget NAME", Short: "Remove a consumer and its dead letters",
+		Long: `Remove a consumer, its position and its dead letters. Published records stay at the
+target. A later run with the same name begins at its --from. A running consumer
+cannot be removed.`,
 		Example: "  ledger consumer forget bus",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeConsumers,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -16,12 +16,12 @@ import (
 func (a *app) demoCommand() *cobra.Command {
 	var keep bool
 	cmd := &cobra.Command{
-		Use: "demo", Short: "Show it all at work in a minute: no network, no model, no arguments",
+		Use: "demo", Short: "Run a demonstration of one minute: no network, no model, no arguments",
 		Example: "  ledger demo\n  ledger demo --keep\n  ledger demo --store ./demo-store\n  ledger demo --store 'esdb://127.0.0.1:2113?tls=false'",
-		Long: `demo runs a recorded trajectory with the real tools: an agent finds out why the
-tests of a small shell program fail, and fixes it. It shows what the ledger knows of
-that, kills a second run in the middle of a call, and recovers. It works in a
-scratch folder, which it removes.`,
+		Long: `demo runs a recorded trajectory (an agent's replies and calls) with the real tools:
+an agent finds out why the tests of a small shell program fail, and fixes it. Then
+demo prints the records of the ledger, kills a second run in the middle of a call,
+and recovers. It uses a temporary folder and removes it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if a.Format != render.AsTable {
@@ -33,6 +33,6 @@ scratch folder, which it removes.`,
 			return demo.Run(cmd.Context(), demo.Config{Launcher: a.launcher(), Keep: keep, ListCalls: listCalls})
 		},
 	}
-	cmd.Flags().BoolVar(&keep, "keep", false, "keep the scratch folder, with the store, to look at it")
+	cmd.Flags().BoolVar(&keep, "keep", false, "keep the temporary folder and its store")
 	return cmd
 }

@@ -10,14 +10,14 @@ import (
 
 // eventCommand returns the command event: ls and tail.
 func (a *app) eventCommand() *cobra.Command {
-	return a.group("event", "Events: list them, follow them", a.eventList(), a.eventTail())
+	return a.group("event", "Events: list events, follow the log", a.eventList(), a.eventTail())
 }
 
 // eventFilterFlags adds --stream, --kind and --session to cmd, which set the fields of f.
 func (a *app) eventFilterFlags(cmd *cobra.Command, f *query.EventFilter) {
-	cmd.Flags().StringVar(&f.Stream, "stream", "", "only those of this stream")
-	cmd.Flags().StringSliceVar(&f.Kinds, "kind", nil, "only those of this kind; may be given several times")
-	cmd.Flags().StringVar(&f.Session, "session", "", "only those of this session, in whatever stream")
+	cmd.Flags().StringVar(&f.Stream, "stream", "", "only events of this stream")
+	cmd.Flags().StringSliceVar(&f.Kinds, "kind", nil, "only events of this kind; may be repeated")
+	cmd.Flags().StringVar(&f.Session, "session", "", "only events of this session, in any stream")
 	must(cmd.RegisterFlagCompletionFunc("session", a.complete(query.SessionWords)))
 	must(cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(events.Kinds(), cobra.ShellCompDirectiveNoFileComp)))
 }
@@ -28,7 +28,7 @@ func (a *app) eventList() *cobra.Command {
 	var after string
 	var limit int
 	cmd := &cobra.Command{
-		Use: "ls", Short: "List events as they are kept, in the order of the log",
+		Use: "ls", Short: "List events as recorded, in the order of the log",
 		Example: "  ledger event ls --session @last\n  ledger event ls --after 1204 --limit 100 -o jsonl\n  ledger event ls --kind CallSettled -o jsonl | jq .data.outcome",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -39,8 +39,8 @@ func (a *app) eventList() *cobra.Command {
 	}
 	a.eventFilterFlags(cmd, &filter)
 	filter.When.AddFlags(cmd, "those appended")
-	cmd.Flags().StringVar(&after, "after", "", "only those behind this position")
-	cmd.Flags().IntVar(&limit, "limit", 0, "only so many, the first ones (0: all)")
+	cmd.Flags().StringVar(&after, "after", "", "only events after this position")
+	cmd.Flags().IntVar(&limit, "limit", 0, "at most this many, the first ones (0: all)")
 	return cmd
 }
 
@@ -49,11 +49,11 @@ func (a *app) eventTail() *cobra.Command {
 	var filter query.EventFilter
 	var t views.Tail
 	cmd := &cobra.Command{
-		Use: "tail", Short: "Show the last events, and with -f what comes",
-		Long: `Show the last events, and with -f follow what comes. Once all that was there is
-shown, a line on the standard error says so; with -o json or jsonl a record
-{"type":"sync","position":…} does. A folder is followed past the processes that have
-it open: while there is none, -f waits for the next one and keeps nothing from it.`,
+		Use: "tail", Short: "Show the last events, and with -f the new ones",
+		Long: `Show the last events, and with -f follow new ones. After the last event of the log, a
+line on the standard error says that the output has caught up; with -o json or
+jsonl a record {"type":"sync","position":…} does. If the process that has the folder
+open ends, -f waits for the next one; it does not lock the folder meanwhile.`,
 		Example: "  ledger event tail -n 20\n  ledger event tail -f -o jsonl\n  ledger event tail --kind CallSettled",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -72,6 +72,6 @@ it open: while there is none, -f waits for the next one and keeps nothing from i
 
 // tailFlags adds -n and -f to cmd, which set the fields of t.
 func tailFlags(cmd *cobra.Command, t *views.Tail) {
-	cmd.Flags().IntVarP(&t.Lines, "lines", "n", 10, "how many of the last events are shown first")
-	cmd.Flags().BoolVarP(&t.Follow, "follow", "f", false, "wait for more, until interrupted")
+	cmd.Flags().IntVarP(&t.Lines, "lines", "n", 10, "number of last events to show first")
+	cmd.Flags().BoolVarP(&t.Follow, "follow", "f", false, "wait for new events, until interrupted")
 }

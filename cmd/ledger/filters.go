@@ -21,5 +21,5 @@ func emptyFilter(cmd *cobra.Command) error {
 
 // fullFlag adds --full to a command, which sets *full to show whole inputs.
 func fullFlag(cmd *cobra.Command, full *bool) {
-	cmd.Flags().BoolVar(full, "full", false, "show the whole input of each call")
+	cmd.Flags().BoolVar(full, "full", false, "show the full input of each call")
 }

@@ -15,19 +15,17 @@ func (a *app) importCommand() *cobra.Command {
 func (a *app) importClaude() *cobra.Command {
 	return &cobra.Command{
 		Use: "claude-code FILE|FOLDER...", Short: "Read session files of Claude Code as sessions",
-		Long: `Read session files of Claude Code as sessions: prompts, replies, calls and how
-they ended, settings, hooks and what else surrounds calls, with their own times.
-What was offered is recorded as observed, by the names of the tools alone. A file
-that was imported before adds only what is new in it. FILE - is the standard
-input.
+		Long: `Import session files of Claude Code as sessions: prompts, replies, calls with their
+outcomes, settings, hooks and commands, with the times of the file. Offers are
+recorded as observed, by tool name only, because the files hold no schemas. A file
+that was imported before adds only its new records. FILE - is the standard input.
 
-Of a FOLDER all files *.jsonl are read, those in the folders below it too, as in
-~/.claude/projects: sessions, and their sub-agents in */subagents/*.jsonl. Files
-there that are something else are named and passed over. Links to folders are not
-followed.
+Of a FOLDER, such as ~/.claude/projects, the command reads all files *.jsonl in it
+and in the folders below: sessions, and their sub-agents in */subagents/*.jsonl. It
+lists and skips files of other formats there. It does not follow links to folders.
 
-A sub-agent is a session of its own. It finds the session and the call that began
-it in whatever order their files are imported, and one that is both in its own
+A sub-agent is a session of its own, linked to the session and the call that started
+it, in whichever order the files are imported. A sub-agent that is both in its own
 file and in the progress of that call is one session.`,
 		Example: "  ledger import claude-code session.jsonl\n  ledger import claude-code ~/.claude/projects\n" +
 			"  ledger import claude-code -o json ~/.claude/projects/*/*.jsonl ~/.claude/projects/*/*/subagents/*.jsonl\n  zcat old.jsonl.gz | ledger import claude-code -",

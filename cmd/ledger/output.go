@@ -11,10 +11,10 @@ import (
 func (a *app) outputCommand() *cobra.Command {
 	var p views.OutputPage
 	cmd := &cobra.Command{
-		Use: "output REF", Short: "Print an output that is kept whole, or some lines of it",
-		Long: `Print an output that is kept whole, as it was kept: bytes, whatever the format.
-REF is output://SETTLEMENT/CHANNEL as a preview and ledger call show print it,
-or a call that has one output. With --stat, say what is known of it instead.`,
+		Use: "output REF", Short: "Print a stored output, or some lines of it",
+		Long: `Print the bytes of a stored output, in any --output format. REF is
+output://SETTLEMENT/CHANNEL as previews and ledger call show print it, or a call
+with one output. With --stat, print its size, type and digest instead.`,
 		Example: "  ledger output output://evt_01JD…/text\n  ledger output @last --offset 2000 --limit 100\n  ledger output toolu_01A --stat -o json",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -27,7 +27,7 @@ or a call that has one output. With --stat, say what is known of it instead.`,
 		},
 	}
 	cmd.Flags().Int64Var(&p.Offset, "offset", 1, "the first line to print")
-	cmd.Flags().Int64Var(&p.Limit, "limit", 0, "how many lines to print (0: all)")
-	cmd.Flags().BoolVar(&p.Describe, "stat", false, "say what is known of the output, without its bytes")
+	cmd.Flags().Int64Var(&p.Limit, "limit", 0, "number of lines to print (0: all)")
+	cmd.Flags().BoolVar(&p.Describe, "stat", false, "print size, type and digest of the output instead of its bytes")
 	return cmd
 }

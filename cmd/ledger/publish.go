@@ -32,36 +32,37 @@ type publication struct {
 	config                string         // path of a file of jobs, in place of the other flags
 }
 
-const publishLong = `Hand records to another program, as written: to a NATS server with JetStream,
-or to a file of JSON lines. Each consumer has a name. Under it the store keeps how
-far it has come, and a later run goes on from there; --from says where one begins
-that is new: at the beginning, now, or behind a position. One process at a time
-runs a consumer; another is told which.
+const publishLong = `Publish records unchanged to a NATS server with JetStream, or to a file of JSON
+lines. Each consumer has a name. The store keeps the position of each consumer, and a
+later run continues from there; a new consumer begins at --from: the beginning, now,
+or after a position. One process at a time runs a consumer; a second one fails with
+the ID of the first.
 
-Every record arrives at least once, those of a stream in order, and one that comes
-again has the same ID. A target that is away is waited for. A record that it does
-not take is set aside, and ledger consumer show lists it.
+Every record arrives at least once, the records of a stream in order, and a
+repeated record has the same ID. If the target is not available, publishing waits
+and retries. A record that the target refuses becomes a dead letter: ledger
+consumer show lists it.
 
-The command ends when it has caught up; with --follow it goes on until it is
-interrupted, and that is its ordinary end.
+The command ends when it has caught up; with --follow it runs until it is
+interrupted, which is its normal end.
 
 Targets:
   nats://[USER:PASSWORD@]HOST[:PORT][?creds=FILE][&ca=FILE][&stream=NAME], or tls://
   file:PATH
 
-In --to and in the configuration, ${NAME} stands for a variable of the
-environment, so that a password need not be written down. In --topic, {category},
-{stream}, {kind}, {session}, {agent} and {tool} stand for what is known of the
-record; it is the subject at a NATS server.
+In --to and in the configuration, ${NAME} is replaced by an environment variable, so
+that a password need not be written down. In --topic, {category}, {stream}, {kind},
+{session}, {agent} and {tool} are replaced by the values of the record. The topic is
+the subject on a NATS server.
 
-With --config there are several: tables [[publish]] in TOML, with name, to, topic,
-from, kinds, categories, streams, tools and agents. All of them are followed.`
+--config runs several consumers: one table [[publish]] in TOML for each, with name,
+to, topic, from, kinds, categories, streams, tools and agents. It follows the log.`
 
 // publishCommand returns the command ledger publish.
 func (a *app) publishCommand() *cobra.Command {
 	var p publication
 	cmd := &cobra.Command{
-		Use: "publish", Short: "Hand records to NATS JetStream or to a file", Long: publishLong,
+		Use: "publish", Short: "Publish records to NATS JetStream or to a file", Long: publishLong,
 		Example: "  ledger publish --to nats://127.0.0.1:4222 --name bus --follow\n" +
 			"  ledger publish --to file:settled.jsonl --name settled --kind CallSettled\n" +
 			"  ledger publish --to 'nats://ada:${NATS_PASSWORD}@bus' --topic 'agents.{agent}.{kind}' --name agents --from now --follow\n" +
@@ -85,13 +86,13 @@ func (a *app) publishCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&p.to, "to", "", "the target: nats://HOST:PORT or file:PATH")
 	flags.StringVar(&p.name, "name", "", "the name of the consumer")
-	flags.StringVar(&p.topic, "topic", publish.DefaultTopic, "where at the target")
+	flags.StringVar(&p.topic, "topic", publish.DefaultTopic, "subject or topic at the target")
 	flags.StringVar(&p.from, "from", "beginning", "where a new consumer begins: beginning, now or a position")
-	flags.StringSliceVar(&p.only.Kinds, "kind", nil, "only records of this kind; may be given several times")
-	flags.StringSliceVar(&p.only.Tools, "tool", nil, "only records about this tool; may be given several times")
-	flags.StringSliceVar(&p.only.Agents, "agent", nil, "only records of sessions of this agent; may be given several times")
-	flags.BoolVarP(&p.follow, "follow", "f", false, "go on when it has caught up, until interrupted")
-	flags.StringVar(&p.config, "config", "", "a file that says what is published, in place of the other flags")
+	flags.StringSliceVar(&p.only.Kinds, "kind", nil, "only records of this kind; may be repeated")
+	flags.StringSliceVar(&p.only.Tools, "tool", nil, "only records about this tool; may be repeated")
+	flags.StringSliceVar(&p.only.Agents, "agent", nil, "only records of sessions of this agent; may be repeated")
+	flags.BoolVarP(&p.follow, "follow", "f", false, "continue after catching up, until interrupted")
+	flags.StringVar(&p.config, "config", "", "a configuration file of consumers, in place of the other flags")
 	cmd.MarkFlagsMutuallyExclusive("config", "to")
 	cmd.MarkFlagsMutuallyExclusive("config", "name")
 	cmd.MarkFlagsOneRequired("config", "to")

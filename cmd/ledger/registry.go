@@ -9,22 +9,21 @@ import (
 
 // registryCommand returns the group ledger registry.
 func (a *app) registryCommand() *cobra.Command {
-	return a.group("registry", "The registry: what each name meant, at any moment", a.registryAt())
+	return a.group("registry", "Registry: the tool behind each name at any past time", a.registryAt())
 }
 
 // registryAt returns the command ledger registry at.
 func (a *app) registryAt() *cobra.Command {
 	var filter views.RegistryFilter
 	cmd := &cobra.Command{
-		Use: "at [POSITION|TIME|now]", Short: "Show which registrations were in effect, and which they hid",
-		Long: `Show the layers and their registrations as they were once the event at a
-position was on record, or once all events up to a time were, by their own
-clocks. A time is RFC 3339, a date or a time of the day in the local zone, or how
-long ago, such as 10m.
+		Use: "at [POSITION|TIME|now]", Short: "Show the registrations in effect at a time, and those that they hid",
+		Long: `Show the layers and their registrations right after the event at a position, or
+after all events up to a time, by the times of the events. A time is RFC 3339, a
+date or a time of day in the local zone, or a duration before now, such as 10m.
 
-Without --location or --session each layer is judged by itself. With them, the
-layers that a turn there sees are laid over each other: application, location,
-session.`,
+Without --location or --session each layer is shown by itself. With them, the
+layers that a turn there uses are combined: application, location, session; a
+registration of a later layer hides one of the same name in an earlier layer.`,
 		Example: "  ledger registry at now\n  ledger registry at 1204 --session @last\n  ledger registry at 2026-09-01T12:00:00Z --all -o json",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -32,9 +31,9 @@ session.`,
 			return a.Read(cmd.Context(), func(s *stores.Store) error { return views.ShowRegistry(cmd.Context(), a.Printer, s, filter) })
 		},
 	}
-	cmd.Flags().StringVar(&filter.Location, "location", "", "as seen in this directory or workspace")
-	cmd.Flags().StringVar(&filter.Session, "session", "", "as seen by this session, in its location")
-	cmd.Flags().BoolVar(&filter.Closed, "all", false, "closed layers and registrations, too")
+	cmd.Flags().StringVar(&filter.Location, "location", "", "combine the layers of this location (a folder)")
+	cmd.Flags().StringVar(&filter.Session, "session", "", "combine the layers of this session and its location")
+	cmd.Flags().BoolVar(&filter.Closed, "all", false, "show closed layers and registrations, too")
 	must(cmd.RegisterFlagCompletionFunc("session", a.complete(query.SessionWords)))
 	must(cmd.MarkFlagDirname("location"))
 	return cmd

@@ -74,12 +74,12 @@ func (f *runFlags) ready() (replies *script.Script, err error) {
 // add adds the flags to cmd.
 func (f *runFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.script, "script", "", "the trajectory whose replies are spoken: an ATIF 1.x file")
+	flags.StringVar(&f.script, "script", "", "the trajectory whose replies are replayed: an ATIF 1.x file")
 	flags.StringVar(&f.Workspace, "workspace", ".", "the folder that the tools work in")
 	flags.StringVar(&f.rulesFile, "rules", "", "a file of permission rules, one on each line: EFFECT ACTION RESOURCE")
-	flags.DurationVar(&f.ApprovalLife, "approval-life", 0, "how long an answer for always counts, such as 8h (0: until it is revoked)")
-	flags.IntVar(&f.Steps, "steps", 0, "replies to one prompt at most; the last without tools (0: any number)")
-	flags.StringArrayVar(&f.env, "env", nil, "a variable that bash commands get besides the usual ones; may be repeated")
+	flags.DurationVar(&f.ApprovalLife, "approval-life", 0, "lifetime of an approval by the answer always, such as 8h (0: until it is revoked)")
+	flags.IntVar(&f.Steps, "steps", 0, "maximum number of replies to one prompt; the last has no tools (0: no limit)")
+	flags.StringArrayVar(&f.env, "env", nil, "pass this environment variable to bash commands, too; may be repeated")
 	must(cmd.MarkFlagFilename("script", "json"))
 	must(cmd.MarkFlagDirname("workspace"))
 	must(cmd.MarkFlagFilename("rules"))
@@ -89,27 +89,27 @@ func (f *runFlags) add(cmd *cobra.Command) {
 func (a *app) runCommand() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
-		Use: "run --script FILE [PROMPT]", Short: "Run a session with real tools, each step on record",
-		Example: "  ledger run --script session.json --workspace ./project\n  ledger run --script session.json --rules strict.rules -o json\n  ledger run --script session.json \"mend the failing test\"",
-		Long: `run opens a session in a workspace, asks for replies and settles their calls with
+		Use: "run --script FILE [PROMPT]", Short: "Run a session with real tools and record every step",
+		Example: "  ledger run --script session.json --workspace ./project\n  ledger run --script session.json --rules strict.rules -o json\n  ledger run --script session.json \"fix the failing test\"",
+		Long: `run opens a session in a workspace, requests replies and settles their calls with
 the tools read, write, edit, glob, grep and bash. Replies come from a recorded
-trajectory. The prompt is the trajectory's, unless one is given.
+trajectory (an ATIF file). PROMPT replaces the prompt of the trajectory.
 
-Without --rules what the workspace holds may be read and changed; what lies
-outside it is asked about. Where nobody can be asked, asking is a denial.
+Without --rules, tools may read and change files in the workspace, and ask for
+permission outside it. Without a terminal to ask on, the answer is a denial.
 
-A question shows what the answer approves. Only an answer that is typed after its
-prompt counts. always saves an approval, which counts in this folder until it
-expires (--approval-life) or ledger approval revoke takes it back.
+A permission question shows what the answer allows. Only input typed after the
+question counts as an answer. The answer always saves an approval, which applies in
+this folder until it expires (--approval-life) or ledger approval revoke revokes it.
 
-A rule that denies bash a command sees it by its name, behind a path and behind
-programs such as env, xargs and sudo. It is no fence: a program can run another
-without naming it. Allow the commands that are wanted and ask about the rest.
+A rule that denies a bash command matches its name, also with a path and behind
+programs such as env, xargs and sudo. It is no sandbox: a program can run another
+program without naming it. Allow the commands that you want and ask about the rest.
 
-A command of bash gets PATH, HOME, the locale, the terminal and the folders of
-toolchains from the environment, not LEDGER_STORE or a credential; the list is in
-docs/operation.md. --env NAME adds a variable. Commands can print it, and the log
-keeps what they print.`,
+A bash command gets PATH, HOME, the locale, the terminal and the folders of
+toolchains from the environment, but not LEDGER_STORE or credentials; the list is in
+docs/operation.md. --env NAME adds a variable. A command can print it, and the log
+records what commands print.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.runSession(cmd.Context(), f, strings.Join(args, " "))
 		},
@@ -123,10 +123,10 @@ keeps what they print.`,
 func (a *app) resumeCommand() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
-		Use: "resume [SESSION] --script FILE", Short: "Carry a session on from where its log ends",
+		Use: "resume [SESSION] --script FILE", Short: "Continue a session from the end of its log",
 		Example: "  ledger resume @last --script session.json\n  ledger resume ses_…4K2P9Q --script session.json --workspace ./project",
-		Long: `resume ends what a dead process left open (a call that began is lost, never run
-again) and then asks for the replies that the session does not hold yet.`,
+		Long: `resume settles the open calls of a dead process (a call that began is lost and never
+run again) and then requests the replies that the session lacks.`,
 		Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.complete(query.SessionWords),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.resumeSession(cmd.Context(), f, query.OrLast(args), cmd.Flags().Changed("workspace"))
@@ -140,18 +140,18 @@ again) and then asks for the replies that the session does not hold yet.`,
 func (a *app) recoverCommand() *cobra.Command {
 	var dead []string // the IDs of the processes that the user declares dead
 	cmd := &cobra.Command{
-		Use: "recover", Short: "End what dead processes left open; run nothing",
+		Use: "recover", Short: "Settle the open calls of dead processes; run no tool",
 		Example: "  ledger recover\n  ledger recover && ledger verify\n  ledger recover --store esdb://db-1:2113 --process prc_…4K2P9Q",
-		Long: `recover settles as lost each call that began in a process that died, and as stale
-each that did not begin; closes the layers of that process; and removes outputs
-that no settlement names. It asks no model and runs no tool. run and resume do
-the same before they begin, in a store that no other process has open.
+		Long: `recover settles each call that a dead process began as lost (outcome unknown), and
+each call that did not begin as stale; it closes the layers of that process and
+removes outputs that no settlement refers to. It calls no model and runs no tool.
+run and resume do the same first, in a store that no other process has open.
 
-In a store that others have open too, a process is dead when its lease has run
-out, ten seconds allowed for clocks that differ. One without a lease, of which
-nobody can tell, is dead if --process names it. What the living carry on is left
-as it is. So is a session that holds a kind of event that this program does not
-know: it is listed with the reason, and the other sessions are recovered.`,
+In a store that other processes have open too, a process is dead when its lease has
+expired, with ten seconds of allowance for clocks that differ. A process without a
+lease is dead only if --process names it. The calls of living processes are left
+open. A session with an event of an unknown kind is left as it is and listed with
+the reason; the other sessions are recovered.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l := a.launcher()
@@ -159,7 +159,7 @@ know: it is listed with the reason, and the other sessions are recovered.`,
 			return l.With(cmd.Context(), a.Open, func(p *sessions.ActiveProcess) error { return l.ShowRecovery(p.Recovery) })
 		},
 	}
-	cmd.Flags().StringSliceVar(&dead, "process", nil, "a process without a lease that you know is dead")
+	cmd.Flags().StringSliceVar(&dead, "process", nil, "a process without a lease that is known to be dead")
 	return cmd
 }
 

@@ -27,36 +27,35 @@ const (
 	defaultLogInterval = 10 * time.Second // between two log lines about the work
 )
 
-const serveLong = `serve has the store of a folder open and speaks EventStoreDB's protocol over it:
-every client of EventStoreDB and KurrentDB can read and follow the log. Other
-ledger commands work on the folder meanwhile: given the folder, they find where
-it is served; given the connection string that is printed, from anywhere.
-Outputs that are kept whole are served beside it, by HTTP.
+const serveLong = `serve opens the store of a folder and serves it in EventStoreDB's protocol: every
+client of EventStoreDB and KurrentDB can read and follow the log. Other ledger
+commands work on the folder meanwhile: they find the server through the folder, or
+from anywhere by the printed connection string. Stored outputs are served by HTTP at
+an address of their own.
 
-Before it serves, it ends what dead processes left open, as run and resume do.
+Before it serves, it settles the open calls of dead processes, as run and resume do.
 
-Where --store is a connection string, the database speaks for the log, and serve
-serves the node: the outputs that this machine keeps, to the nodes of others, by
-HTTP alone. Other commands of this machine on the same connection string keep
-outputs through it. There is no --listen then, and no --writable.
+If --store is a connection string, the database serves the log, and serve serves
+only this machine's node: the outputs stored on this machine, to other nodes, by
+HTTP. Other commands of this machine with the same connection string store their
+outputs through it. --listen and --writable are not allowed then.
 
-The log names where other nodes find the outputs: the address at which they are
-served, or LEDGER_NODE_ADDRESS.
+The log records the address at which other nodes find the outputs: the served one,
+or LEDGER_NODE_ADDRESS.
 
-Only you may use it: it speaks TLS with a certificate of its own and asks for a
+By default only you can use it: it requires TLS with its own certificate and a
 password, both new at each start. They are in the folder, in files that only you can
-read: serving.url is a connection string for any client, and serving.pem the
-certificate that it names. Commands that are given the folder need neither.
+read: serving.url is a connection string for any client, and serving.pem is the
+certificate. Commands that are given the folder need neither.
 
---anonymous lets everybody on this machine do what it says, without a password and
-without TLS. --users names a file of users; any address but one of this machine asks
-for it, and for --tls-cert and --tls-key. Only ledger programs write into the
-ledger's own streams; --writable opens further ones, by the beginning of their names,
-to other clients.
+--anonymous grants a role to every user of this machine, without password and TLS. --users names a
+file of users; an address that other machines can reach requires it, and --tls-cert
+and --tls-key. Only ledger programs write to the ledger's own streams; --writable
+opens other streams, by a prefix of their names, to other clients.
 
-On SIGTERM or an interrupt it takes no more calls, tells subscribers to connect
-again, lets appends finish and ends. A second signal ends it at once; nothing
-that was acknowledged is lost by that, nor by a kill.`
+On SIGTERM or an interrupt it refuses new calls, tells subscribers to reconnect,
+completes running appends and ends. A second signal ends it at once; no
+acknowledged append is lost, not even by a kill.`
 
 // serveCommand returns the command ledger serve.
 func (a *app) serveCommand() *cobra.Command {
@@ -74,16 +73,16 @@ func (a *app) serveCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	o.Changed = flags.Changed
-	flags.StringVar(&o.Listen, "listen", defaultListen, "the address of the protocol, HOST:PORT; port 0 takes a free one")
-	flags.StringVar(&o.ListenOutputs, "listen-outputs", "", "the address of outputs, HOST:PORT (default: of the same host, the port that it had last, or a free one)")
-	flags.StringVar(&o.CertFile, "tls-cert", "", "a file with the certificate, and those that lead to its authority")
-	flags.StringVar(&o.KeyFile, "tls-key", "", "a file with the key of the certificate")
-	flags.StringVar(&o.UsersFile, "users", "", "a file with users, a line each: NAME:BCRYPT:ROLES")
-	flags.StringVar(&o.Anonymous, "anonymous", "", "what everybody who reaches the address may do: read, write or ledger (default, without --users: only you may do anything)")
-	flags.StringArrayVar(&o.Writable, "writable", nil, "streams whose names begin so are open to other clients; may be given several times; \"\": all but the ledger's and those that begin with $")
-	flags.StringVar(&publishFile, "publish", "", "a file that says what is published meanwhile, as ledger publish --config reads it")
-	flags.DurationVar(&o.Drain, "drain", defaultDrain, "how long calls that are under way may take when serving ends")
-	flags.DurationVar(&o.LogInterval, "log-every", defaultLogInterval, "how often a line about the work is logged (0: never)")
+	flags.StringVar(&o.Listen, "listen", defaultListen, "the address of the protocol, HOST:PORT; port 0 chooses a free port")
+	flags.StringVar(&o.ListenOutputs, "listen-outputs", "", "the address of outputs, HOST:PORT (default: the same host, and the last port or a free one)")
+	flags.StringVar(&o.CertFile, "tls-cert", "", "a file with the certificate and its chain")
+	flags.StringVar(&o.KeyFile, "tls-key", "", "a file with the private key of the certificate")
+	flags.StringVar(&o.UsersFile, "users", "", "a file of users, one line each: NAME:BCRYPT:ROLES")
+	flags.StringVar(&o.Anonymous, "anonymous", "", "role of callers without a user: read, write or ledger (default, without --users: only you have access)")
+	flags.StringArrayVar(&o.Writable, "writable", nil, "open the streams with this name prefix to other clients; may be repeated; \"\": all streams except the ledger's and the server's ($)")
+	flags.StringVar(&publishFile, "publish", "", "a configuration file of consumers to run, as for ledger publish --config")
+	flags.DurationVar(&o.Drain, "drain", defaultDrain, "timeout of running calls when serving ends")
+	flags.DurationVar(&o.LogInterval, "log-every", defaultLogInterval, "interval of the log line with statistics (0: never)")
 	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key")
 	for _, name := range []string{"tls-cert", "tls-key", "users", "publish"} {
 		must(cmd.MarkFlagFilename(name))
@@ -120,13 +119,13 @@ func (a *app) recoverServed(ctx context.Context, s *stores.Store) ([]any, error)
 func (a *app) serveUserCommand() *cobra.Command {
 	var role string
 	cmd := &cobra.Command{
-		Use: "user NAME", Short: "Print the line of a user for --users; the password is read from the standard input",
+		Use: "user NAME", Short: "Print a user's line for --users; reads the password from the standard input",
 		Example: "  ledger serve user ada --role read >> users.txt\n  echo \"$PASSWORD\" | ledger serve user ada --role ledger",
-		Long: `Print the line of a user for --users. The password is read from the standard
-input, up to the end of the line, and only its bcrypt hash is printed.
+		Long: `Print the line of a user for the file of --users. The command reads the password
+from the standard input, up to the end of the line, and prints its bcrypt hash.
 
-Roles: read follows the log; write also writes into the streams that are opened
-and manages groups of consumers; ledger writes as ledger programs do.`,
+Roles: read reads and follows the log; write also appends to the streams opened by
+--writable and manages consumer groups; ledger appends as ledger programs do.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return a.serveUser(args[0], role) },
 	}

@@ -10,7 +10,7 @@ import (
 
 // sessionCommand returns the group ledger session.
 func (a *app) sessionCommand() *cobra.Command {
-	return a.group("session", "Sessions: list them, show one, follow one",
+	return a.group("session", "Sessions: list sessions, show one, follow one",
 		a.sessionList(), a.sessionShow(), a.sessionTail())
 }
 
@@ -25,10 +25,10 @@ func (a *app) sessionList() *cobra.Command {
 			return a.Read(cmd.Context(), func(s *stores.Store) error { return views.ListSessions(cmd.Context(), a.Printer, s, filter) })
 		},
 	}
-	cmd.Flags().StringVar(&filter.Agent, "agent", "", "only those of this agent")
+	cmd.Flags().StringVar(&filter.Agent, "agent", "", "only sessions of this agent")
 	filter.When.AddFlags(cmd, "those with an event")
 	must(cmd.RegisterFlagCompletionFunc("agent", a.complete(query.AgentWords)))
-	cmd.Flags().IntVar(&filter.Limit, "limit", 0, "only so many, the last ones (0: all)")
+	cmd.Flags().IntVar(&filter.Limit, "limit", 0, "at most this many, the last ones (0: all)")
 	return cmd
 }
 
@@ -36,7 +36,7 @@ func (a *app) sessionList() *cobra.Command {
 func (a *app) sessionShow() *cobra.Command {
 	var opts views.ShowOptions
 	cmd := &cobra.Command{
-		Use: "show [SESSION]", Short: "Show a session: prompts, turns, replies, calls and how they ended",
+		Use: "show [SESSION]", Short: "Show a session: prompts, turns, replies, and calls with their outcomes",
 		Example: "  ledger session show @last\n  ledger session show ses_…4K2P9Q\n  ledger session show 4K2P9Q -o json",
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.complete(query.SessionWords),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -53,7 +53,7 @@ func (a *app) sessionShow() *cobra.Command {
 func (a *app) sessionTail() *cobra.Command {
 	var t views.Tail
 	cmd := &cobra.Command{
-		Use: "tail [SESSION]", Short: "Show the last events of a session, and with -f what comes",
+		Use: "tail [SESSION]", Short: "Show the last events of a session, and with -f the new ones",
 		Example: "  ledger session tail @last\n  ledger session tail -f 4K2P9Q",
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.complete(query.SessionWords),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -32,16 +32,15 @@ const wholeTime = 10 * time.Minute
 func (a *app) newStoreBench() *cobra.Command {
 	var f benchFlags
 	cmd := &cobra.Command{
-		Use: "bench", Short: "Measure a store on this disk and machine, and say what limits it",
-		Long: `Measure what a store does on this disk, each time beside the least that the disk
-allows: appends beside a bare file that is synced, outputs beside plain files, a
-rebuild beside the decoding alone. Each row is the median of the ratios of some
-rounds, with the least and the greatest, and whether it reaches its goal. Behind
-the table stands what limits the store here: the disk, the processor, or neither.
+		Use: "bench", Short: "Measure a store on this disk and machine, and name the limit",
+		Long: `Measure a store on this disk, each time against a floor: appends against a plain file
+with syncs, outputs against plain files, a rebuild against decoding alone. Each row
+is the median of the ratios of several rounds, with minimum and maximum, and whether
+it reaches its goal. The last line names the limit on this machine: the disk, the
+processor, or neither.
 
-It is done in a folder of its own beside the store, which is removed at the end;
-the store is not touched, and may be in use, which both then feel. In less time
-than 10 minutes everything is smaller, and ratios are less sure.`,
+The benchmark uses a temporary folder next to the store and removes it; it does not touch the store, which may be in use (both get slower then).
+With --time below 10 minutes all sizes are smaller and the ratios less reliable.`,
 		Example: `  ledger store bench
   ledger store bench --dir /mnt/nvme --time 5m
   ledger store bench --only 'append|settle' -o json`,

@@ -9,14 +9,14 @@ import (
 
 // turnCommand returns the group ledger turn.
 func (a *app) turnCommand() *cobra.Command {
-	return a.group("turn", "Turns: what the model was offered", a.turnShow())
+	return a.group("turn", "Turns: the tools offered to the model", a.turnShow())
 }
 
 // turnShow returns the command ledger turn show.
 func (a *app) turnShow() *cobra.Command {
 	var opts views.ShowOptions
 	cmd := &cobra.Command{
-		Use: "show [TURN]", Short: "Show what a turn offered the model, what it hid, and what has gone stale since",
+		Use: "show [TURN]", Short: "Show the tools that a turn offered, those it hid, and those that are stale by now",
 		Example: "  ledger turn show @last\n  ledger turn show trn_…4K2P9Q\n  ledger turn show 4K2P9Q -o json | jq '.tools[] | select(.stale)'",
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.complete(query.TurnWords),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -43,7 +43,7 @@ type versionRow struct {
 // versionCommand returns the command ledger version.
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Say which program this is, and the version of its JSON",
+		Use: "version", Short: "Print the version of the program and of its JSON",
 		Example: "  ledger version\n  ledger version -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {

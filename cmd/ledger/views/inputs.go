@@ -21,7 +21,7 @@ const (
 
 // ShowOptions selects what the pages of a session and a turn show.
 type ShowOptions struct {
-	FullInputs bool // show the whole input of each call; false: shortened inputs
+	FullInputs bool // show the full input of each call; false: shortened inputs
 }
 
 // shortenInput returns an input within the limits of rows, and whether it cut the input. The result
