@@ -14,19 +14,23 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded/layout"
 )
 
-// maxAppend bounds the bytes of one append. A batch of Pebble holds four times as many.
+// maxAppend bounds the data and metadata of one append, in bytes. A batch of Pebble
+// can be four times as large, which leaves room for keys and headers.
 const maxAppend = 1 << 30
 
-// An appendRequest is an append that waits for the committer, which sends its result
-// once. It is reused for later appends.
+// An appendRequest is an append that waits for the committer. The goroutine of Append
+// owns it until queue.put, and again after it has received the result from done. In
+// between the queue and then the committer own it. The committer sends exactly one
+// result, or none if the request was withdrawn. A request is reused for later
+// appends.
 type appendRequest struct {
-	stream  events.Stream
-	after   events.Revision
+	stream  events.Stream   // of all records
+	after   events.Revision // the length that the caller saw
 	values  []byte          // the encoded records, one after the other, each with room for its sum
 	encoded []encodedRecord // the bounds and sums of the records in values
 	size    int             // bytes reserved in the queue
 	first   uint64          // sequence of the first record, once the committer has added it to a group
-	done    chan error
+	done    chan error      // of capacity 1, so that the committer does not wait for a caller that gave up
 }
 
 // An encodedRecord locates a record in the values of an appendRequest.
@@ -35,7 +39,7 @@ type encodedRecord struct {
 	sum uint32 // checksum of the value alone; finishSum adds the sequence
 }
 
-// newLength returns the length of the stream after the append.
+// newLength returns the length of the stream if the append succeeds.
 func (p *appendRequest) newLength() events.Revision { return p.after + events.Revision(len(p.encoded)) }
 
 // value returns the encoded record at an index, without its sum.
@@ -47,10 +51,13 @@ func (p *appendRequest) value(i int) []byte {
 	return p.values[start : p.encoded[i].end-layout.SumLen]
 }
 
-// maxSpareRequestBytes bounds the buffer of a request that is kept for reuse.
+// maxSpareRequestBytes bounds the buffer of a request that is kept for reuse, in
+// bytes. The garbage collector frees larger ones, so that one large append does not
+// occupy memory.
 const maxSpareRequestBytes = 32 << 10
 
-// recycle keeps an answered request for reuse.
+// recycle keeps a request for reuse. The caller has received its result, so the
+// committer no longer refers to it.
 func (s *Store) recycle(p *appendRequest) {
 	if cap(p.values) <= maxSpareRequestBytes {
 		p.stream, p.values, p.encoded = "", p.values[:0], p.encoded[:0]
@@ -64,17 +71,21 @@ func (s *Store) recycle(p *appendRequest) {
 var errMismatch = errors.New("append does not follow the end of its stream")
 
 // Append implements events.Store. It returns when the append is as durable as the
-// Durability of the store says. An append whose context ends while it is in the queue
-// adds nothing; once the committer has taken it, its outcome is open. After a failed
-// write every append fails, and the outcome of those in flight is open. To settle an
-// open outcome, append the same records again: after [ErrPaused] to the same store,
-// and otherwise after opening the store again.
+// Durability of the store says.
+//
+// An append whose context ends while it waits in the queue adds no record. If the
+// context ends after the committer has taken the append, its outcome is unknown.
+// After a failed write every append fails, and the outcome of the appends in flight
+// is unknown. To settle an unknown outcome, append the same records at the same
+// revision again: to the same store after [ErrPaused], and otherwise after opening
+// the store again. The second append adds the records only if the first one did not.
 func (s *Store) Append(ctx context.Context, stream events.Stream, after events.Revision, records ...events.Record) error {
 	_, err := s.Place(ctx, stream, after, records...)
 	return err
 }
 
-// Place is Append, and returns the position of the last record.
+// Place appends like Append and returns the position of the last record. For a
+// repeated append this is the position that the record already has.
 func (s *Store) Place(ctx context.Context, stream events.Stream, after events.Revision, records ...events.Record) (events.Position, error) {
 	if err := context.Cause(ctx); err != nil {
 		return events.Position{}, err
@@ -89,7 +100,10 @@ func (s *Store) Place(ctx context.Context, stream events.Stream, after events.Re
 	return events.Position{}, fmt.Errorf("append to %s after revision %d: %w", stream, after, err)
 }
 
-// append returns the sequence of the last record.
+// append checks and encodes the records, queues them and waits for the result. It
+// returns the sequence of the last record. The order is: reserve bytes in the queue,
+// encode into a request, put it. Encoding runs on the goroutine of the caller, so the
+// committer copies bytes only.
 func (s *Store) append(ctx context.Context, stream events.Stream, after events.Revision, records []events.Record) (last uint64, err error) {
 	if s.pinned != nil {
 		return 0, s.use(func() error { return ErrReadOnly })
@@ -122,8 +136,10 @@ func (s *Store) append(ctx context.Context, stream events.Stream, after events.R
 	}
 }
 
-// prepare encodes the records of an append into a request. It keeps no reference to
-// the caller's bytes.
+// prepare encodes the records of an append into a request of size bytes, with a
+// checksum of each value. The checksum also covers the sequence, which only the
+// committer knows, so prepare leaves room for it and put completes it. The request
+// keeps no reference to the bytes of the caller.
 func (s *Store) prepare(stream events.Stream, after events.Revision, records []events.Record, size int) *appendRequest {
 	p, ok := s.spare.Get().(*appendRequest)
 	if !ok {
@@ -141,7 +157,9 @@ func (s *Store) prepare(stream events.Stream, after events.Revision, records []e
 	return p
 }
 
-// check returns an error if the layout cannot hold the records, or they exceed a limit.
+// check returns an error if the layout cannot store the append or if it exceeds a
+// limit: events.ErrBadRecord, events.ErrTooLarge, or a Conflict for a revision that
+// no stream can have.
 func (s *Store) check(stream events.Stream, after events.Revision, records []events.Record) error {
 	switch {
 	case stream == "":
@@ -165,7 +183,8 @@ func (s *Store) check(stream events.Stream, after events.Revision, records []eve
 	return nil
 }
 
-// checkRecord checks one record as check does.
+// checkRecord checks one record. It returns ErrBadRecord or events.ErrTooLarge with
+// the kind and ID of the record.
 func (s *Store) checkRecord(r events.Record) error {
 	if err := r.Valid(); err != nil {
 		return err
@@ -181,8 +200,12 @@ func (s *Store) checkRecord(r events.Record) error {
 	return nil
 }
 
-// checkRepeat returns the sequence of the last record if the stream holds exactly the
-// records of the request at its revisions, and otherwise a Conflict.
+// checkRepeat decides on an append that does not follow the end of its stream. It
+// reads the stream and compares encoded bytes. If the stream has exactly these
+// records at these revisions, the append is a repeat, and checkRepeat returns the
+// sequence of the last record. Otherwise it returns a Conflict. It runs on the
+// goroutine of the caller, after the group was finished, so it sees durable records
+// only.
 func (s *Store) checkRepeat(ctx context.Context, p *appendRequest) (last uint64, err error) {
 	seen := 0
 	for e, err := range s.Read(ctx, p.stream, p.after) {
@@ -200,7 +223,9 @@ func (s *Store) checkRepeat(ctx context.Context, p *appendRequest) (last uint64,
 	return 0, &events.Conflict{Stream: p.stream, After: p.after}
 }
 
-// A commitGroup is a group of appends that one batch writes and one sync makes durable.
+// A commitGroup is a group of appends that one Pebble batch writes and one sync makes
+// durable. The committer builds it. The goroutine that finishes it owns it then: the
+// committer itself, or syncLoop.
 type commitGroup struct {
 	batch      *pebble.Batch // nil: no append of the group adds records
 	end        uint64        // sequence of the last record of this group, or of the group before
@@ -209,11 +234,18 @@ type commitGroup struct {
 	size       int              // bytes that its requests reserved in the queue
 	added      []*appendRequest // requests whose records are in the batch
 	mismatched []*appendRequest // requests that do not follow the end of their stream
-	begun      time.Time        // when it was applied
+	begun      time.Time        // when the committer started to write it, for CommitStats
 }
 
-// commitLoop is the committer, the only goroutine that writes records. It groups all
-// waiting appends, and builds the next group while the last one syncs.
+// commitLoop is the committer, the only goroutine that writes records. For each group
+// it takes the waiting appends, compares each with the length of its stream, gives
+// the records consecutive sequences, and writes one batch to the log.
+//
+// Under Sync it passes the group to syncLoop and builds the next one while the log
+// syncs; at most maxInFlight groups are in flight. Under Interval, or after an error,
+// it finishes the group itself. It ends when the queue is closed. It holds gate for
+// reading from before a group is built until finish, so resume cannot reopen the
+// database in between.
 func (s *Store) commitLoop() {
 	defer close(s.inFlight)
 	var taken []*appendRequest
@@ -238,7 +270,9 @@ func (s *Store) commitLoop() {
 	}
 }
 
-// syncLoop waits for the sync of each group, in order, and finishes it.
+// syncLoop waits for the sync of each group and finishes the group. It takes the
+// groups in the order of their sequences, so the watermark never passes a record that
+// is not durable.
 func (s *Store) syncLoop() {
 	for g := range s.inFlight {
 		var err error
@@ -249,7 +283,8 @@ func (s *Store) syncLoop() {
 	}
 }
 
-// buildGroup puts requests into a group. It answers a request that cannot be added.
+// buildGroup puts requests into a group and returns it. A request that cannot be
+// added is answered with its error and is not in the group. The committer calls it.
 func (s *Store) buildGroup(taken []*appendRequest) *commitGroup {
 	g := &commitGroup{end: s.end}
 	room := 0
@@ -270,8 +305,11 @@ func (s *Store) buildGroup(taken []*appendRequest) *commitGroup {
 	return g
 }
 
-// add adds a request to a group, or notes that it does not follow its stream. room is
-// the capacity of the batch, which add creates for the first request.
+// add adds a request to a group. If the request does not follow the end of its
+// stream, add lists it as mismatched: its caller is answered when the group is
+// durable and compares then. Several requests of one stream may be in a group,
+// because add updates the cached length. room is the capacity of the batch, which add
+// creates for the first request.
 func (s *Store) add(g *commitGroup, p *appendRequest, room int) error {
 	h, err := s.streamLength(p.stream)
 	if err != nil {
@@ -305,7 +343,8 @@ func (p *appendRequest) batchLen() int {
 	return p.size + len(p.encoded)*(around+layout.EntryKeyLen+around+layout.IndexKeyLen(p.stream)+8)
 }
 
-// put adds the record at an index to a batch, under a sequence.
+// put adds the record at an index to a batch, under its sequence. It copies the
+// encoded value and completes the checksum with the sequence.
 func (p *appendRequest) put(batch *pebble.Batch, i int, seq uint64) error {
 	value := p.value(i)
 	entry := batch.SetDeferred(layout.EntryKeyLen, len(value)+layout.SumLen)
@@ -315,9 +354,10 @@ func (p *appendRequest) put(batch *pebble.Batch, i int, seq uint64) error {
 	return entry.Finish()
 }
 
-// index adds the index entries of the group to the batch, after all records. Each of
-// the two runs of keys is then sorted, and Pebble inserts each key next to the one
-// before without a search.
+// index adds the index entries of the group to the batch, after all records. The
+// batch then has two runs of sorted keys, one of records and one of index entries.
+// Pebble inserts a key next to the previous one without a search if the keys are
+// sorted.
 func (g *commitGroup) index() error {
 	for _, p := range g.added {
 		for i := range p.encoded {
@@ -332,8 +372,9 @@ func (g *commitGroup) index() error {
 	return nil
 }
 
-// apply writes a group to the log and to Pebble's memtable. Under Sync the sync of the
-// log goes on after it returns.
+// apply writes a group to the log and to Pebble's memtable. Under Sync it starts the
+// sync of the log and does not wait for it; syncLoop does. A panic of Pebble stops
+// the store.
 func (s *Store) apply(g *commitGroup) (err error) {
 	if g.batch == nil {
 		return nil
@@ -346,8 +387,8 @@ func (s *Store) apply(g *commitGroup) (err error) {
 	return s.writeError(s.db.ApplyNoSyncWait(g.batch, pebble.Sync))
 }
 
-// recoverPanic turns a panic of Pebble into a failure that stops the store. It is
-// deferred.
+// recoverPanic turns a panic of Pebble into a failure that stops the store for good,
+// and sets *err to it. Its caller defers it. The database is not closed afterwards.
 func (s *Store) recoverPanic(err *error) {
 	if p := recover(); p != nil {
 		s.broken.Store(true)
@@ -356,9 +397,9 @@ func (s *Store) recoverPanic(err *error) {
 	}
 }
 
-// writeError returns the error of a write, given the one that Pebble returned. Pebble
-// does not learn of a failed write, so the fail-stop file system decides. An error of
-// Pebble's own stops the store.
+// writeError returns the error of a write. Pebble may report success for a write that
+// failed, so writeError asks the fail-stop file system first. It stops the store for
+// an error that only Pebble reports.
 func (s *Store) writeError(err error) error {
 	if failure := s.failure(); failure != nil {
 		return failure
@@ -370,8 +411,10 @@ func (s *Store) writeError(err error) error {
 	return nil
 }
 
-// finish advances the watermark past a group, unless err is not nil, and answers its
-// requests. Their callers own them from then on.
+// finish ends a group. If err is nil, it first advances the watermark past the group,
+// so that a caller whose Append has returned can read its records. It then answers
+// the requests, releases their bytes in the queue and unlocks gate. After an answer
+// the caller owns its request again. Mismatched requests get errMismatch, or err.
 func (s *Store) finish(g *commitGroup, err error) {
 	if err == nil && g.batch != nil {
 		s.watermark.advance(g.end, s.recentValues(g))
@@ -392,8 +435,9 @@ func (s *Store) finish(g *commitGroup, err error) {
 	s.gate.RUnlock()
 }
 
-// recentValues returns copies of the encoded records of a group, each with room for its
-// sum, for followers. It returns nil if the store has no followers.
+// recentValues returns copies of the encoded records of a group, each with room for
+// its checksum, for the watermark. All share one buffer. It returns nil without
+// followers, to spare the copy.
 func (s *Store) recentValues(g *commitGroup) [][]byte {
 	if s.watermark.followers.Load() == 0 {
 		return nil
@@ -411,8 +455,10 @@ func (s *Store) recentValues(g *commitGroup) [][]byte {
 	return values
 }
 
-// streamLength returns the cached length of a stream, which it reads from the index if
-// needed. The committer alone calls it, and updates the length in place.
+// streamLength returns the cached length of a stream, which includes the appends in
+// flight. If the length is not cached, streamLength reads the last index entry of the
+// stream, one seek in the database. Only the committer calls it, and it changes the
+// length in place.
 func (s *Store) streamLength(stream events.Stream) (*streamLength, error) {
 	if h := s.lengthCache.get(stream); h != nil {
 		return h, nil

@@ -12,9 +12,11 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// Compact rewrites tables to take less space and fewer reads, and removes the snapshot
-// of a killed backup. The store stays usable. The space is free at the latest when the
-// store is closed. A failed write ends Compact with the store's failure.
+// Compact rewrites all tables, so that they take less space and fewer reads. It also
+// removes the snapshot that a killed backup left. The store stays usable. Old tables
+// are removed when no reader uses them, at the latest when the store is closed.
+// Compact returns the cause of ctx if that ends, ErrReadOnly for a reader's store,
+// and the failure of the store after a failed write.
 func (s *Store) Compact(ctx context.Context) error {
 	ctx, cancel := s.failStop.Context(ctx)
 	defer cancel()
@@ -57,13 +59,13 @@ func unsealed(err error) error {
 // A Layout describes the tables of the database.
 type Layout struct {
 	Levels []Level
-	Memory int64 // bytes in the log and not yet in a table
+	Memory int64 // bytes of records that are in the log and not yet in a table
 }
 
 // A Level is one level of tables.
 type Level struct {
-	Tables int64
-	Bytes  int64
+	Tables int64 // number of tables
+	Bytes  int64 // their size on the disk
 }
 
 // Layout returns the number and size of the tables in each level.

@@ -9,15 +9,18 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded/layout"
 )
 
-// A matcher applies a filter to the header of an encoded record. It accepts exactly the
-// records that the filter accepts.
+// A matcher applies a filter to the header of an encoded record, without decoding the
+// record. It accepts exactly the records that the filter accepts. It is immutable.
 type matcher struct {
-	kinds       []string
-	categories  []string
-	prefixes    []string
-	first, last int64 // microseconds of Unix time
+	kinds       []string // empty: every kind
+	categories  []string // empty: every category
+	prefixes    []string // of stream names; empty: every stream
+	first, last int64    // accepted times, both ends included, in microseconds of Unix time
 }
 
+// newMatcher returns the matcher of a valid filter. It converts Since and Until,
+// which may have nanoseconds or lie outside the range of 64 bits, to whole
+// microseconds.
 func newMatcher(f events.Filter) matcher {
 	m := matcher{
 		// Copies, because the caller may change its slices while the loop runs.
@@ -76,7 +79,8 @@ func (m *matcher) match(r layout.RawRecord) bool {
 	return oneOf(m.kinds, r.Kind(), is) && oneOf(m.categories, r.Stream(), inCategory) && oneOf(m.prefixes, r.Stream(), begins)
 }
 
-// oneOf reports whether the list is empty, or relates name to one of its elements.
+// oneOf reports whether related is true for name and an element of the list. An empty
+// list accepts every name.
 func oneOf(these []string, name []byte, stands func([]byte, string) bool) bool {
 	for _, one := range these {
 		if stands(name, one) {
@@ -86,8 +90,10 @@ func oneOf(these []string, name []byte, stands func([]byte, string) bool) bool {
 	return len(these) == 0
 }
 
+// is reports whether a kind is equal to the name in a record.
 func is(name []byte, kind string) bool { return string(name) == kind }
 
+// begins reports whether a stream name has a prefix.
 func begins(name []byte, prefix string) bool {
 	return len(name) >= len(prefix) && string(name[:len(prefix)]) == prefix
 }

@@ -12,10 +12,12 @@ import (
 // errFollowings is the error for more than one Following.
 var errFollowings = errors.New("follow: there is more than one Following; give one, or none")
 
-// Follow implements events.Store. In a store that stopped for good it ends with the
-// failure after it has yielded all durable entries; in a paused store it waits. A
-// follower at the end uses no memory but its goroutine; a slow one reads from the
-// database and delays no other.
+// Follow implements events.Store. More than one Following is an error. In a store
+// that has stopped for good, the loop yields all durable entries and then ends with
+// the failure. In a paused store it waits.
+//
+// A follower that has caught up keeps no buffer, and gets new entries from memory. A
+// slow follower reads the database and does not delay other followers or appends.
 func (s *Store) Follow(ctx context.Context, after events.Position, options ...events.Following) iter.Seq2[events.Entry, error] {
 	switch len(options) {
 	case 0:
@@ -26,11 +28,11 @@ func (s *Store) Follow(ctx context.Context, after events.Position, options ...ev
 	return func(yield func(events.Entry, error) bool) { yield(events.Entry{}, errFollowings) }
 }
 
-// FollowEvery is Follow with progress: it calls passed after every so many entries that
-// were yielded or filtered out, with the position of the last of them, on the goroutine
-// of the loop. The call comes before the next entry and before CaughtUp. Where a filter
-// rejects every entry, progress advances in steps of a few thousand entries. If every
-// is 0, passed is not called.
+// FollowEvery is Follow with progress. It calls passed after every so many entries,
+// with the position of the last of them, on the goroutine of the loop. An entry
+// counts when it was yielded or the filter rejected it. The call comes before the
+// next entry and before CaughtUp. While a filter rejects every entry, progress
+// advances in steps of a few thousand entries. If every is 0, passed is not called.
 func (s *Store) FollowEvery(ctx context.Context, after events.Position, following events.Following, every uint64, passed func(events.Position)) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		if err := following.Filter.Valid(); err != nil {
@@ -52,28 +54,31 @@ func (s *Store) FollowEvery(ctx context.Context, after events.Position, followin
 	}
 }
 
-// A follower yields the records of all streams and waits for more.
+// A follower is one running loop of FollowEvery. It belongs to the goroutine of the
+// loop.
 type follower struct {
 	store    *Store
-	match    matcher
-	caughtUp func(events.Position)
-	start    events.Position
-	after    uint64          // the last sequence yielded or filtered out
-	moved    bool            // after is no longer the start
-	ended    <-chan struct{} // closed when the context ends
+	match    matcher               // of the filter
+	caughtUp func(events.Position) // of the Following; may be nil
+	start    events.Position       // the position that the caller gave
+	after    uint64                // the last sequence yielded or filtered out
+	moved    bool                  // after is no longer the start
+	ended    <-chan struct{}       // closed when the context ends
 
 	every    uint64                // entries between two calls of onPassed; 0: it is not called
 	due      uint64                // the sequence of the next call
 	onPassed func(events.Position) // of FollowEvery
 }
 
+// newFollower returns a follower after a position. Its ctx ends the loop.
 func newFollower(ctx context.Context, s *Store, after events.Position, f events.Following) *follower {
 	all := rangeOf(events.Query{After: after}, layout.MaxSequence)
 	return &follower{store: s, match: newMatcher(f.Filter), caughtUp: f.CaughtUp, start: after, after: all.first - 1, ended: ctx.Done()}
 }
 
-// run yields entries until an error, calls caughtUp at the end, and waits for more. It
-// does not return nil.
+// run yields entries until an error and returns it; it never returns nil. It catches
+// up with the watermark, calls caughtUp, and waits for the next advance. An end of
+// ctx sends to the same channel as an advance, so the wait ends for either.
 func (f *follower) run(ctx context.Context, yield func(events.Entry, error) bool) error {
 	f.store.watermark.followers.Add(1)
 	defer f.store.watermark.followers.Add(-1)
@@ -101,8 +106,9 @@ func (f *follower) position() events.Position {
 	return events.NewPosition(f.after, f.after)
 }
 
-// catchUp yields all entries up to the watermark: recent ones from memory, earlier ones
-// from the database.
+// catchUp yields all entries up to the watermark. It takes a group from memory if the
+// watermark keeps the one after f.after, and otherwise reads the database. The
+// buffers for the database are dropped as soon as the follower is served from memory.
 func (f *follower) catchUp(ctx context.Context, yield func(events.Entry, error) bool) error {
 	var late *catchUpReader
 	for {
@@ -131,7 +137,8 @@ func (f *follower) catchUp(ctx context.Context, yield func(events.Entry, error) 
 	}
 }
 
-// yieldRecent yields the entries of a recent group after the follower's sequence.
+// yieldRecent yields the entries of a recent group that come after the follower's
+// sequence. Each entry is a copy that the caller owns.
 func (f *follower) yieldRecent(ctx context.Context, group *recentGroup, yield func(events.Entry, error) bool) error {
 	for _, value := range group.values[f.after-group.after:] {
 		if isClosed(f.ended) {
@@ -150,10 +157,12 @@ func (f *follower) yieldRecent(ctx context.Context, group *recentGroup, yield fu
 type catchUpReader struct {
 	batch      *readBatch
 	interner   *layout.Interner
-	readLimits readLimits
+	readLimits readLimits // of the next read
 }
 
-// yieldStored reads the next records from the database and yields them.
+// yieldStored reads one batch of records up to end from the database and yields them.
+// The entries that the filter rejects advance the follower as well. If the read
+// failed, it yields the records before the error and returns the error.
 func (f *follower) yieldStored(ctx context.Context, late *catchUpReader, end uint64, yield func(events.Entry, error) bool) error {
 	r := &logReader{store: f.store, match: f.match, left: seqRange{f.after + 1, end}}
 	failed := f.store.readNext(ctx, r, late.batch, late.readLimits)

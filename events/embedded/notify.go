@@ -6,18 +6,19 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A waiter is one subscription to the next advance of the watermark, in a list with
-// the subscriptions before it. Each has a channel of its own, because a thousand
-// goroutines on one channel contend for its lock.
+// A subscription is one waiter for the next advance of the watermark. It is an
+// element of a linked list, and next is the subscription that was made before it.
+// Each waiter has a channel of its own, because a thousand goroutines on one channel
+// contend for its lock.
 type subscription struct {
 	ch    chan<- struct{} // of capacity 1
-	count int             // waiters in the list from this one on
+	count int             // subscriptions in the list from this one on
 	next  *subscription
 }
 
-// subscribe adds a channel to those that are notified when the watermark advances. The
-// caller then checks superseded: if it is true, the notification may have been sent
-// already and the caller must not wait.
+// subscribe adds a channel to the list of this state; the next advance sends to it.
+// The caller must call superseded afterwards. If that returns true, the list may
+// already have been notified without this channel, and the caller must not wait.
 func (at *watermarkState) subscribe(ch chan<- struct{}) {
 	w := &subscription{ch: ch}
 	for {
@@ -31,24 +32,27 @@ func (at *watermarkState) subscribe(ch chan<- struct{}) {
 	}
 }
 
-// maxAbandoned bounds the waiters that have given up and stay in the list.
+// maxAbandoned bounds the number of abandoned subscriptions in a list. A waiter
+// cannot remove itself from the linked list.
 const maxAbandoned = 1 << 10
 
-// unsubscribe records that a waiter has given up. After maxAbandoned of them it
-// notifies the whole list, and the waiters that remain subscribe again.
+// unsubscribe counts a waiter whose context has ended. Every maxAbandoned such calls
+// it empties the list and notifies all channels in it. The waiters that are still
+// interested find the watermark unchanged and subscribe again.
 func (at *watermarkState) unsubscribe() {
 	if at.abandoned.Add(1)%maxAbandoned == 0 {
 		at.waiters.Swap(nil).notify()
 	}
 }
 
-// superseded reports whether the watermark has advanced since a state, or the notifier
-// has ended.
+// superseded reports whether the list of a state may no longer be notified: the
+// watermark has advanced since, or the notifier has ended.
 func (m *watermark) superseded(at *watermarkState) bool {
 	return m.notifierGone.Load() || m.current.Load() != at
 }
 
-// notify sends to every channel of the list, without waiting.
+// notify sends to every channel of the list. It does not block: a channel that is
+// full has a notification that its waiter has not received yet.
 func (w *subscription) notify() {
 	for ; w != nil; w = w.next {
 		select {
@@ -63,7 +67,10 @@ func (w *subscription) notify() {
 // not wait for them.
 const notifyInline = 4
 
-// wake notifies a list of waiters, or gives it to the notifier.
+// wake notifies the subscriptions of a list. It notifies a short list itself and
+// leaves a longer one to the notifier. If the notifier is busy with more lists than
+// its channel holds, wake notifies the list itself. If the notifier has ended, wake
+// also notifies the lists that were not received.
 func (m *watermark) wake(w *subscription) {
 	if w == nil {
 		return
@@ -94,8 +101,10 @@ func (m *watermark) drainNotifications() {
 	}
 }
 
-// notifyLoop is the notifier: it notifies followers when the watermark advances, and a
-// last time when the store closes or stops for good.
+// notifyLoop is the notifier. It notifies the lists that wake gives it. When the
+// store closes or stops for good, it notifies every waiter once more and ends; the
+// waiters then find the terminal error. The first follower starts it, and Close joins
+// it.
 func (s *Store) notifyLoop() {
 	for {
 		select {
@@ -112,9 +121,11 @@ func (s *Store) notifyLoop() {
 	}
 }
 
-// await returns nil when the watermark is past a sequence, and otherwise the cause of
-// the context or the terminal error of the store. The caller also notifies ch when the
-// context ends.
+// await waits until the watermark is past a sequence and returns nil. It returns the
+// cause of ctx if that ends first, and otherwise the terminal error of the store. The
+// caller must send to ch when ctx ends, so that await waits on one channel. It
+// subscribes to the state that it has compared with after, so it cannot miss an
+// advance in between.
 func (s *Store) await(ctx context.Context, after uint64, ch chan struct{}) error {
 	for {
 		end, at := s.watermark.load()
@@ -138,8 +149,9 @@ func (s *Store) await(ctx context.Context, after uint64, ch chan struct{}) error
 	}
 }
 
-// terminalError returns ErrClosed, or the failure that stopped the store for good, and
-// nil while more records may become durable.
+// terminalError returns the error after which no record becomes durable: ErrClosed,
+// or the failure that stopped the store for good. It returns nil for an open or a
+// paused store.
 func (s *Store) terminalError() error {
 	if isClosed(s.closing) {
 		return events.ErrClosed

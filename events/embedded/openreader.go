@@ -58,7 +58,8 @@ func OpenReader(ctx context.Context, dir string, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// openPinned opens a store through pinned files, which no writer changes.
+// openPinned opens a store through pinned files, which no writer changes. It returns
+// ErrNotAStore if the folder has no format file.
 func openPinned(f *storedir.Dir, p *pebblefiles.Pinned, cfg Config) (*Store, error) {
 	if err := f.Inspect(); err != nil {
 		return nil, err
@@ -77,7 +78,8 @@ func openPinned(f *storedir.Dir, p *pebblefiles.Pinned, cfg Config) (*Store, err
 	return s, nil
 }
 
-// openReadOnlyDatabase opens Pebble for reading and finds the last record.
+// openReadOnlyDatabase checks the seal, syncs the logs, opens Pebble for reading and
+// finds the last record. It writes to no file.
 func (s *Store) openReadOnlyDatabase() error {
 	cache := pebble.NewCache(cacheSize)
 	defer cache.Unref()

@@ -17,10 +17,14 @@ const (
 	minSecondGroup  = 64       // least appends of a group that starts while another is in flight
 )
 
-// A queue holds appends until the committer takes them. It serves streams round robin,
-// so that a stream with many appends does not delay the others. It bounds the bytes
-// waiting and in flight; appends beyond that wait for admission, in a fair queue as
-// well. It is safe for concurrent use.
+// A queue holds appends until the committer takes them. It is safe for concurrent
+// use.
+//
+// It has two stages, and each serves the streams round robin, so that a stream with
+// many appends does not delay the others. In the first stage an append waits until
+// the bytes of the queue allow it (admit). In the second stage it waits for the
+// committer (put, take). The admitted bytes count until the append is answered or
+// withdrawn, so the queue bounds the memory of all appends of the store.
 type queue struct {
 	mu struct {
 		sync.Mutex
@@ -35,12 +39,13 @@ type queue struct {
 	}
 }
 
-// An admission is an append that waits for room.
+// An admission is an append that waits for room in the queue.
 type admission struct {
-	size     int
-	admitted chan error
+	size     int        // bytes to reserve
+	admitted chan error // of capacity 1: nil once the bytes are reserved, or ErrClosed
 }
 
+// newQueue returns an open, empty queue.
 func newQueue() *queue {
 	q := &queue{}
 	q.mu.due.L = &q.mu.Mutex
@@ -48,8 +53,9 @@ func newQueue() *queue {
 }
 
 // admit waits until the queue has room for size bytes and reserves them. The caller
-// gives them back with release, or passes them on with put. It returns the cause of the
-// context if that ends first, and ErrClosed if the queue is closed.
+// then calls put with the request of these bytes, or release. It returns the cause of
+// ctx if that ends first, and ErrClosed if the queue is closed. After an error no
+// bytes are reserved.
 func (q *queue) admit(ctx context.Context, s events.Stream, size int) error {
 	q.mu.Lock()
 	switch {
@@ -83,7 +89,9 @@ func (q *queue) admit(ctx context.Context, s events.Stream, size int) error {
 // queue.
 func (q *queue) roomLocked(size int) bool { return q.mu.used == 0 || q.mu.used+size <= maxQueueBytes }
 
-// admitLocked admits waiting appends, in order, as long as they fit.
+// admitLocked admits the waiting appends in fair order, until the first one does not
+// fit. It does not prefer smaller appends behind it, which could delay a large one
+// for ever. The caller holds mu.
 func (q *queue) admitLocked() {
 	for q.mu.admissions.len > 0 && q.roomLocked(q.mu.admissions.first().size) {
 		e := q.mu.admissions.pop()
@@ -92,7 +100,8 @@ func (q *queue) admitLocked() {
 	}
 }
 
-// releaseLocked gives back reserved bytes and admits waiting appends.
+// releaseLocked gives back reserved bytes and admits waiting appends. The caller
+// holds mu.
 func (q *queue) releaseLocked(size int) {
 	q.mu.used -= size
 	q.admitLocked()
@@ -119,8 +128,9 @@ func (q *queue) put(p *appendRequest) error {
 	return nil
 }
 
-// withdraw removes an append from the queue and releases its bytes. It returns false if
-// the committer has taken it.
+// withdraw removes a request whose caller gives up from the queue and releases its
+// bytes. It returns false if the committer has taken the request; the outcome is then
+// unknown and the committer still uses the request.
 func (q *queue) withdraw(p *appendRequest) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -131,7 +141,10 @@ func (q *queue) withdraw(p *appendRequest) bool {
 	return true
 }
 
-// dueLocked reports whether the committer can build a group now.
+// dueLocked reports whether the committer can build a group now. With no group in
+// flight, one append is enough. With one in flight, as many appends must wait as the
+// last group had, and at least minSecondGroup. With maxInFlight in flight, none can
+// be built. The caller holds mu.
 func (q *queue) dueLocked() bool {
 	switch q.mu.inFlight {
 	case 0:
@@ -144,7 +157,8 @@ func (q *queue) dueLocked() bool {
 	return q.mu.ready.len >= max(minSecondGroup, q.mu.last)
 }
 
-// signalLocked wakes the committer if it can build a group.
+// signalLocked wakes the committer if it waits and can build a group. The caller
+// holds mu.
 func (q *queue) signalLocked() {
 	if q.mu.idle && q.dueLocked() {
 		q.mu.idle = false
@@ -152,9 +166,10 @@ func (q *queue) signalLocked() {
 	}
 }
 
-// take waits until a group can be built, appends its requests to group, one of each
-// stream in turn, and counts the group as in flight. It returns an empty group when the
-// queue is closed.
+// take waits until a group can be built and appends its requests to group, one of
+// each stream in turn. It counts the group as in flight until the committer calls
+// finished. It returns an empty group when the queue is closed. Only the committer
+// calls it.
 func (q *queue) take(group []*appendRequest) []*appendRequest {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -171,8 +186,10 @@ func (q *queue) take(group []*appendRequest) []*appendRequest {
 	return group
 }
 
-// waitDueLocked waits until a group can be built or the queue is closed. It unlocks mu
-// while it waits.
+// waitDueLocked waits until a group can be built or the queue is closed. The caller
+// holds mu; waitDueLocked unlocks it while it waits. Before a first group it yields
+// the processor as long as the number of waiting appends grows, which makes groups
+// larger at almost no delay.
 func (q *queue) waitDueLocked() {
 	for !q.mu.closed {
 		for !q.mu.closed && !q.dueLocked() {
@@ -194,7 +211,8 @@ func (q *queue) waitDueLocked() {
 	}
 }
 
-// finished ends the flight of a group and releases its bytes.
+// finished ends the flight of a group whose requests were answered and releases its
+// bytes.
 func (q *queue) finished(size int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -2,14 +2,15 @@ package embedded
 
 import "github.com/settlement-ledger/ledger/events/embedded/layout"
 
-// A readBatch holds the records of one read of the database, and the buffer into which
-// they were copied. It is used by one goroutine.
+// A readBatch holds the records of one read of the database, and the buffer into
+// which they were copied. The records outlive the iterator that read them. It belongs
+// to one goroutine.
 type readBatch struct {
 	records []batchRecord
-	bytes   int                        // in records
+	bytes   int                        // size of records, in bytes
 	keep    func(layout.RawRecord) int // returns how many bytes of a record are copied
 	reused  bool                       // the next read overwrites the buffer
-	slab    []byte
+	slab    []byte                     // the buffer; its length is the used part
 }
 
 // A batchRecord is a record, or its beginning, with its sequence.
@@ -18,9 +19,9 @@ type batchRecord struct {
 	raw layout.RawRecord
 }
 
-// The sizes of buffers.
+// The sizes of buffers, in bytes.
 const (
-	minSlab    = 4 << 10
+	minSlab    = 4 << 10  // of the first buffer of a loop, because many loops stop early
 	ownedSlab  = 32 << 10 // a record of more than a quarter of that gets a buffer of its own
 	reusedSlab = 1 << 20  // a larger buffer is not used again
 )
@@ -46,7 +47,8 @@ func (h *readBatch) clear() {
 	}
 }
 
-// add copies a record, or its beginning, into the batch.
+// add copies a record into the batch. A batch with another keep function than Len
+// copies only the beginning of the record.
 func (h *readBatch) add(seq uint64, r layout.RawRecord) {
 	r = r[:h.keep(r)]
 	kept := h.alloc(len(r))
@@ -55,7 +57,10 @@ func (h *readBatch) add(seq uint64, r layout.RawRecord) {
 	h.bytes += len(r)
 }
 
-// alloc returns unused bytes of the buffer, and a new buffer if it is full.
+// alloc returns size unused bytes. If the buffer is full, it makes a new one of twice
+// the size, within the bounds above. It never grows a buffer in place, because
+// earlier records refer to it. The returned slice has no spare capacity, so an append
+// to it copies.
 func (h *readBatch) alloc(size int) []byte {
 	if cap(h.slab)-len(h.slab) < size {
 		if !h.reused && size > ownedSlab/4 {

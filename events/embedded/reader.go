@@ -8,18 +8,20 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded/layout"
 )
 
-// readLimits bound one read of the database. No iterator is open while a loop body
-// runs, so a slow loop body pins no tables.
+// readLimits bound one read of the database; the first limit that is reached ends it.
+// No iterator is open while a loop body runs, so a slow loop body does not keep old
+// tables on the disk. A loop reads again after each batch.
 type readLimits struct {
 	records int // records returned
 	bytes   int // bytes of the records returned
-	seen    int // records examined
+	seen    int // records examined, which a filter may reject
 }
 
 // maxReadBytes bounds the bytes of a read, without its last record.
 const maxReadBytes = 512 << 10
 
-// initialLimits are small, because many loops stop early.
+// initialLimits returns the limits of the first read of a loop. They are small,
+// because many loops stop early.
 func initialLimits() readLimits { return readLimits{records: 16, bytes: 64 << 10, seen: 1 << 10} }
 
 // grown returns the limits for the next read of a loop that continues.
@@ -27,7 +29,8 @@ func (c readLimits) grown() readLimits {
 	return readLimits{records: min(c.records*4, 1<<10), bytes: min(c.bytes*2, maxReadBytes), seen: min(c.seen*2, 8<<10)}
 }
 
-// forFollower returns smaller limits, because a store may have many followers.
+// forFollower returns limits that are smaller in memory, because a store may have
+// many followers.
 func (c readLimits) forFollower() readLimits {
 	return readLimits{records: min(c.records, 256), bytes: min(c.bytes, 64<<10), seen: c.seen}
 }
@@ -38,14 +41,16 @@ func (c readLimits) full(h *readBatch, seen int) bool {
 	return len(h.records) >= c.records || h.bytes >= c.bytes || seen >= c.seen
 }
 
-// A recordReader reads records in order. It adds the records before an error to the
-// batch.
+// A recordReader reads the records of a query in order, in several reads. It
+// remembers its place between them.
 type recordReader interface {
+	// next adds the next records to the batch, up to the limits. If it fails, the
+	// batch has the records before the error. The caller keeps the database open.
 	next(h *readBatch, c readLimits) error
-	done() bool // reports whether no records are left
+	done() bool // reports whether no records are left to read
 }
 
-// errLoopLeft is the error of a loop whose body stopped it.
+// errLoopLeft is the result of a loop whose body stopped it. It is not yielded.
 var errLoopLeft = errors.New("the the caller left the loop")
 
 // forEach calls give for each record of a reader. It returns nil at the end, the cause
@@ -79,13 +84,13 @@ func (s *Store) readNext(ctx context.Context, r recordReader, h *readBatch, c re
 	return s.use(func() error { return r.next(h, c) })
 }
 
-// A logReader reads the records of all streams by their sequences. A sequence without
-// a record is damage.
+// A logReader reads the records of all streams by their sequences. The sequences of a
+// store have no gaps, so a sequence without a record is damage.
 type logReader struct {
 	store    *Store
 	match    matcher
-	left     seqRange
-	backward bool
+	left     seqRange // the sequences still to read
+	backward bool     // from left.last to left.first
 }
 
 func (l *logReader) done() bool { return l.left.empty() }

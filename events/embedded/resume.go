@@ -11,20 +11,22 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// roomName is the file with which a paused store checks for room.
+// roomName is the file that a paused store writes and removes, to test for room on
+// the disk.
 const roomName = "room.new"
 
 // errStopped is the error of every operation after a failure that does not pass.
 var errStopped = errors.New("the store stopped at a failed write; opening it again tells what was kept")
 
-// ErrPaused is the error of a write while the disk is full or the process may open no
-// more files. The store resumes by itself when that is over: see [Open]. The outcome
-// of an append that ends with it is open, as after any other error: the same records,
-// appended again later, are added once.
+// ErrPaused is the error of a write while the disk is full or the process has too
+// many open files. The store resumes by itself when the cause is gone, as [Open]
+// describes. The outcome of an append that ends with ErrPaused is unknown: append the
+// same records at the same revision again later, which adds them only if the first
+// append did not.
 var ErrPaused = errors.New("the store takes no writes while the disk is full or too many files are open, and goes on by itself afterwards")
 
-// failure returns why the store takes no writes, as an errStopped or an ErrPaused, and
-// nil if it takes them.
+// failure returns an errStopped or an ErrPaused with the cause if the store takes no
+// writes, and otherwise nil.
 func (s *Store) failure() error {
 	switch err, lost := s.failStop.Failure(); {
 	case lost:
@@ -35,8 +37,9 @@ func (s *Store) failure() error {
 	return nil
 }
 
-// resumeLoop resumes the store each time that it is paused, until it closes or stops
-// for good.
+// resumeLoop waits until the store is paused, then tests for room every few seconds
+// and calls resume until it succeeds. It ends when the store closes or stops for
+// good.
 func (s *Store) resumeLoop() {
 	for {
 		select {
@@ -57,9 +60,14 @@ func (s *Store) room() error {
 	return pebblefiles.Room(s.folder.FS, s.folder.PathOf(storedir.LogName), s.folder.PathOf(roomName))
 }
 
-// resume closes and reopens the database, and reports whether the store takes writes
-// again. It holds gate and mu, so nothing else uses the database. If reopening fails it
-// tries to open the database read-only, for reads.
+// resume closes and reopens the database and reports whether the store takes writes
+// again. It holds gate and mu, so no group is in flight and no reader uses the
+// database.
+//
+// Pebble cannot continue after a failed write. Reopening replays the log as after a
+// kill, so each append in flight is kept or dropped as a whole. If reopening fails,
+// resume tries to open the database read-only, so that reads work while the store
+// stays paused.
 func (s *Store) resume() bool {
 	s.gate.Lock()
 	defer s.gate.Unlock()
@@ -93,7 +101,8 @@ func (s *Store) resume() bool {
 	return false
 }
 
-// closeDatabase closes the database, if it is open. Its unwritten data is dropped.
+// closeDatabase closes the database, if it is open, and drops its unwritten data. The
+// caller holds gate and mu. db is nil afterwards.
 func (s *Store) closeDatabase() {
 	s.failStop.Closing()
 	if s.db == nil {
@@ -106,7 +115,8 @@ func (s *Store) closeDatabase() {
 	_ = db.Close() // which fails, as a write has
 }
 
-// reopen opens the database of a paused store.
+// reopen opens the database of a paused store, and sets db. After an error db is nil.
+// The caller holds gate and mu.
 func (s *Store) reopen(readOnly bool) (err error) {
 	s.replay = pebblefiles.NewReplay(s.storage, s.torn)
 	s.failStop.Reset(s.replay)
@@ -124,9 +134,10 @@ func (s *Store) reopen(readOnly bool) (err error) {
 	return nil
 }
 
-// refreshEnd finds the last record of a reopened database and advances the watermark to
-// it: appends in flight at the pause become visible if they were kept. It returns
-// ErrDamaged if a record that readers have seen is missing.
+// refreshEnd finds the last record of a reopened database and advances the watermark
+// to it. Appends that were in flight at the pause become visible if the log has them.
+// It empties the length cache, whose lengths include appends that may be lost. It
+// returns ErrDamaged if a record that readers have seen is missing.
 func (s *Store) refreshEnd() (err error) {
 	defer s.recoverPanic(&err)
 	end, err := s.lastSequence()

@@ -10,7 +10,8 @@ import (
 
 var _ events.Scanner = (*Store)(nil)
 
-// Read implements events.Store. The caller owns the bytes of entries, as it does for
+// Read implements events.Store. It yields the entries of the stream up to the
+// watermark at the start of the loop. The caller owns the bytes of the entries; see
 // Scan.
 func (s *Store) Read(ctx context.Context, stream events.Stream, after events.Revision) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
@@ -19,13 +20,15 @@ func (s *Store) Read(ctx context.Context, stream events.Stream, after events.Rev
 	}
 }
 
-// ReadAll implements events.Store.
+// ReadAll implements events.Store. It yields the entries up to the watermark at the
+// start of the loop, as Scan does.
 func (s *Store) ReadAll(ctx context.Context, after events.Position) iter.Seq2[events.Entry, error] {
 	return s.Scan(ctx, events.Query{After: after})
 }
 
-// Scan implements events.Scanner. Consecutive entries may share a buffer of at most
-// 32 KiB, so a caller that keeps a few of many entries copies their bytes.
+// Scan implements events.Scanner. The caller owns the bytes of the entries.
+// Consecutive entries may share a buffer of at most 32 KiB, so a caller that keeps a
+// few of many entries should copy their bytes.
 func (s *Store) Scan(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		if err := q.Valid(); err != nil {
@@ -36,7 +39,8 @@ func (s *Store) Scan(ctx context.Context, q events.Query) iter.Seq2[events.Entry
 	}
 }
 
-// Lend implements events.Scanner.
+// Lend implements events.Scanner. All entries of a loop use one buffer, which the
+// next read overwrites. An invalid query yields events.ErrBadQuery.
 func (s *Store) Lend(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		if err := q.Valid(); err != nil {
@@ -47,7 +51,8 @@ func (s *Store) Lend(ctx context.Context, q events.Query) iter.Seq2[events.Entry
 	}
 }
 
-// Headers implements events.Scanner.
+// Headers implements events.Scanner. It copies only the header of each record from
+// the database.
 func (s *Store) Headers(ctx context.Context, q events.Query) iter.Seq2[events.Header, error] {
 	return func(yield func(events.Header, error) bool) {
 		if err := q.Valid(); err != nil {
@@ -64,7 +69,8 @@ func (s *Store) Headers(ctx context.Context, q events.Query) iter.Seq2[events.He
 	}
 }
 
-// entries yields the entries of a reader, and its error if it ends with one.
+// entries yields the entries of a reader, and its error if it ends with one. h
+// decides who owns the bytes.
 func (s *Store) entries(ctx context.Context, r recordReader, h *readBatch, yield func(events.Entry, error) bool) {
 	known := &layout.Interner{}
 	err := s.forEach(ctx, r, h, func(f batchRecord) bool { return yield(f.raw.Entry(f.seq, known), nil) })
@@ -73,7 +79,9 @@ func (s *Store) entries(ctx context.Context, r recordReader, h *readBatch, yield
 	}
 }
 
-// recordReader returns a reader of the records that a query selects.
+// recordReader returns a reader of the records that a valid query selects, up to the
+// watermark at the time of the call: a streamReader for a query of one stream, and
+// otherwise a logReader.
 func (s *Store) recordReader(q events.Query) recordReader {
 	end, _ := s.watermark.load()
 	if q.Stream == "" {

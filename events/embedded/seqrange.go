@@ -11,7 +11,7 @@ import (
 type seqRange struct{ first, last uint64 }
 
 // rangeOf returns the range of sequences, at most end, that the positions of a query
-// select.
+// select. After is excluded and Through is included, in the direction of the query.
 func rangeOf(q events.Query, end uint64) seqRange {
 	above, below := q.After, q.Through // the lower and the upper bound
 	s := seqRange{first: 1, last: end}
@@ -27,10 +27,13 @@ func rangeOf(q events.Query, end uint64) seqRange {
 	return s
 }
 
+// empty reports whether the range has no sequence.
 func (s seqRange) empty() bool { return s.first > s.last }
 
-// firstSequence returns the first sequence whose position is p or greater, or greater
-// than p if p is excluded. It does not exceed the largest number.
+// firstSequence returns the first sequence whose position is p or greater. If
+// excluded is true, it is greater than p. A caller may have a position of another
+// store, with different parts; the result is then the next whole sequence. It is at
+// most math.MaxUint64.
 func firstSequence(p events.Position, excluded bool) uint64 {
 	commit, prepare := p.Parts()
 	if prepare > commit || prepare == commit && excluded {
@@ -42,8 +45,8 @@ func firstSequence(p events.Position, excluded bool) uint64 {
 	return commit
 }
 
-// lastSequenceAt returns the last sequence whose position is p or less, or less than p
-// if p is excluded.
+// lastSequenceAt returns the last sequence whose position is p or less. If excluded
+// is true, it is less than p. It returns 0 if no sequence is.
 func lastSequenceAt(p events.Position, excluded bool) uint64 {
 	commit, prepare := p.Parts()
 	if commit > 0 && (prepare < commit || prepare == commit && excluded) {

@@ -30,7 +30,8 @@ func (s *Store) acquireSnapshot() (release func(), err error) {
 	return s.snapshotMu.Unlock, nil
 }
 
-// snapshot copies the durable records into a new folder.
+// snapshot makes a snapshot of the durable records in the new folder dir, while
+// appends continue. It returns the failure of the store if that takes no writes.
 func (s *Store) snapshot(_ context.Context, dir string) error {
 	return s.use(func() error {
 		if err := s.failure(); err != nil {

@@ -10,12 +10,14 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded/layout"
 )
 
-// weighingFactor is the number of ranges that are weighed for each part.
+// weighingFactor is the number of ranges that are weighed for each part. More ranges
+// make the parts more equal; each costs an estimate and a seek.
 const weighingFactor = 16
 
-// Split implements events.Scanner. It cuts the query into parts of about the same
-// number of bytes, estimated without regard to the filter. It does not cut a query of
-// one stream.
+// Split implements events.Scanner. It cuts a query into at most parts queries of
+// about the same number of bytes. It estimates the bytes without regard to the
+// filter, so a filter can make the parts unequal. It does not cut a query of one
+// stream, and returns it alone. More than 4096 parts are reduced to 4096.
 func (s *Store) Split(ctx context.Context, q events.Query, parts int) ([]events.Query, error) {
 	if parts < 1 {
 		return nil, fmt.Errorf("%w: %d parts are none", events.ErrBadQuery, parts)
@@ -41,7 +43,9 @@ func (s *Store) Split(ctx context.Context, q events.Query, parts int) ([]events.
 	return cutQuery(q, cutPoints), nil
 }
 
-// cutQuery cuts a query after each of these sequences, which are in ascending order.
+// cutQuery cuts a query after each of these sequences, which are in ascending order
+// and within its range. It may reverse cutPoints. The last query keeps Through of the
+// original, so a forward query without an end includes later appends.
 func cutQuery(q events.Query, cutPoints []uint64) []events.Query {
 	if q.Backward {
 		slices.Reverse(cutPoints)
@@ -60,8 +64,9 @@ func cutQuery(q events.Query, cutPoints []uint64) []events.Query {
 	return append(queries, q)
 }
 
-// cutPoints returns the sequences after which to cut a range into parts of about the
-// same weight. It may return fewer than parts-1.
+// cutPoints returns at most parts-1 sequences after which to cut a range. It divides
+// the range into runs of equal length, weighs each, and cuts after the run with which
+// the sum reaches the next multiple of the mean weight of a part.
 func (s *Store) cutPoints(all seqRange, parts int) (cutPoints []uint64, err error) {
 	runs := all.runs(weighingFactor * parts)
 	weights, total := make([]uint64, len(runs)), uint64(0)
@@ -81,7 +86,8 @@ func (s *Store) cutPoints(all seqRange, parts int) (cutPoints []uint64, err erro
 	return cutPoints, nil
 }
 
-// runs cuts a range into at most so many ranges of about the same length.
+// runs cuts a range that is not empty into at most so many ranges of about the same
+// length.
 func (s seqRange) runs(most int) []seqRange {
 	length := s.last - s.first + 1
 	most = int(min(uint64(most), length))
@@ -96,8 +102,10 @@ func (s seqRange) runs(most int) []seqRange {
 	return runs
 }
 
-// estimateBytes estimates the bytes of the records in a range: those on the disk or, if
-// they are still in memory, the size of the first record times their number.
+// estimateBytes estimates the bytes of the records in a range. It takes the larger of
+// two numbers: the bytes on the disk, and the size of the first record times the
+// number of records, reduced by a typical compression. The second one counts records
+// that are still in memory.
 func (s *Store) estimateBytes(run seqRange) (uint64, error) {
 	onDisk, err := s.db.EstimateDiskUsage(layout.EntryKey(run.first), layout.UpperBound(run.last))
 	if err != nil {
@@ -111,6 +119,6 @@ func (s *Store) estimateBytes(run seqRange) (uint64, error) {
 		return 0, layout.CloseIter(it, layout.Missing(it, run.first))
 	}
 	r, err := layout.RecordAt(it, run.first)
-	const compressed = 3 // times smaller, about
+	const compressed = 3 // typical ratio of a record to its compressed size
 	return max(onDisk, (run.last-run.first+1)*uint64(len(r))/compressed), layout.CloseIter(it, err)
 }

@@ -20,7 +20,7 @@ type Stats struct {
 	Durable     events.Position // of the last record known to be on the disk
 	Appends     uint64          // successful appends that added records
 	Records     uint64          // added by these appends
-	Bytes       uint64          // the longest of these syncs records, encoded, before compression
+	Bytes       uint64          // size of these records, encoded, before compression
 	Groups      uint64          // commit groups: appends written together
 	Waiting     int             // appends waiting for the committer
 	QueuedBytes int             // bytes of the appends waiting and in flight
@@ -31,11 +31,11 @@ type Stats struct {
 	Syncs       []time.Duration // durations of the last syncs of the log, at most 512, oldest first
 }
 
-// CommitStats describe one commit group.
+// CommitStats describe one commit group that was acknowledged.
 type CommitStats struct {
-	Appends int
-	Records int
-	Bytes   int
+	Appends int           // appends that added records
+	Records int           // records of these appends
+	Bytes   int           // their size, encoded, before compression
 	Took    time.Duration // from the write to the acknowledgement; under Sync mostly the sync
 }
 
@@ -45,7 +45,8 @@ type Health = pebblefiles.Health
 // recentSamples is the number of groups and of syncs that Stats lists.
 const recentSamples = 512
 
-// storeStats counts commits and syncs. It is safe for concurrent use.
+// storeStats counts commits and syncs since the opening. It is safe for concurrent
+// use; mu guards all of it.
 type storeStats struct {
 	mu struct {
 		sync.Mutex
@@ -55,7 +56,7 @@ type storeStats struct {
 	}
 }
 
-// record counts a finished group.
+// record counts a group that was acknowledged.
 func (v *storeStats) record(g *commitGroup, took time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -66,7 +67,7 @@ func (v *storeStats) record(g *commitGroup, took time.Duration) {
 	v.mu.commits.add(CommitStats{Appends: len(g.added), Records: g.records, Bytes: g.bytes, Took: took})
 }
 
-// synced counts a sync of the log.
+// synced counts a sync of the log that took the given time.
 func (v *storeStats) synced(took time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -86,12 +87,13 @@ func (s *Store) Stats() Stats {
 	return out
 }
 
-// A ring keeps the last recentSamples items that were added.
+// A ring keeps the last recentSamples items that were added. The zero ring is empty.
 type ring[T any] struct {
 	items []T
 	next  int // index of the oldest item, once the ring is full
 }
 
+// add adds an item. It overwrites the oldest one if the ring is full.
 func (r *ring[T]) add(item T) {
 	if len(r.items) < recentSamples {
 		r.items = append(r.items, item)
@@ -114,7 +116,7 @@ type Summary struct {
 	Syncs      int           `json:"syncs"`   // syncs in the percentiles: the last ones, at most 512
 	Median     time.Duration `json:"median"`  // duration of a sync; all durations are in nanoseconds
 	P99        time.Duration `json:"p99"`     // the 99th percentile
-	Longest    time.Duration `json:"longest"` // of these
+	Longest    time.Duration `json:"longest"` // the longest of these syncs
 
 	Health *pebblefiles.Health `json:"health,omitempty"` // nil: no failures, or an older program wrote it
 }
@@ -122,7 +124,7 @@ type Summary struct {
 // summaryName is the checkpoint that holds the last Summary.
 const summaryName = "store/pace"
 
-// Summary summarizes the statistics as of a time.
+// Summary summarizes the statistics. at is the time of closing.
 func (v Stats) Summary(at time.Time) Summary {
 	p := Summary{
 		Closed: at.UTC(), Durability: v.Durability.String(),

@@ -33,6 +33,8 @@ type Config struct {
 }
 
 // A Store is an events.Store in a Pebble database. It is safe for concurrent use.
+// Fields without a note about their use are set before the goroutines start and do
+// not change.
 type Store struct {
 	folder      *storedir.Dir
 	pinned      *pebblefiles.Pinned     // not nil: opened by OpenReader
@@ -121,7 +123,8 @@ func Open(ctx context.Context, dir string, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// stopDiskWatch ends the goroutine that reports slow writes, if there is one.
+// stopDiskWatch ends the goroutine that reports slow writes. It does nothing if there
+// is no such goroutine.
 func (s *Store) stopDiskWatch() error {
 	if s.diskWatch == nil {
 		return nil
@@ -181,9 +184,10 @@ func (s *Store) openDatabase() (err error) {
 	return s.start(sealed)
 }
 
-// start finds the last record of an open database, publishes a new store, and sets the
-// watermark. The seal says how many records there are at least. On an error it closes
-// the database.
+// start finds the last record of an open database, publishes a new store, and sets
+// the watermark. sealed is the least number of records, which the seal of the last
+// closing recorded; fewer records are ErrDamaged. After an error start has closed the
+// database.
 func (s *Store) start(sealed uint64) error {
 	end, err := s.lastSequence()
 	if err == nil && s.failStop.Err() == nil && s.folder.Fresh {
@@ -204,7 +208,8 @@ func (s *Store) start(sealed uint64) error {
 	return nil
 }
 
-// openError returns the error for a database that does not open.
+// openError returns the error of Open for an error of Pebble: ErrIncomplete for a
+// missing file, and otherwise ErrDamaged where Pebble reports corruption.
 func openError(err error) error {
 	if errors.Is(err, events.ErrDamaged) {
 		return err
@@ -286,8 +291,9 @@ func splitTables(start []byte) (_ pebble.SpanPolicy, end []byte, err error) {
 	return pebble.SpanPolicy{}, nil, nil
 }
 
-// use calls f while the database is open, and keeps it open. It returns ErrClosed after
-// Close, and the failure of a paused store without a database.
+// use calls f with the database open. It holds mu for reading while f runs, so Close
+// and resume wait for f. It returns ErrClosed after Close, and the failure of a
+// paused store whose database is not open. f must not call use.
 func (s *Store) use(f func() error) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -344,6 +350,8 @@ func (s *Store) Close() error {
 }
 
 // flush writes the memtable to a table, so that the next opening replays no log.
+// Close calls it after the goroutines have ended. It does nothing if the store has
+// failed or nothing was written.
 func (s *Store) flush() error {
 	if !s.written.Load() || s.failStop.Err() != nil {
 		return nil

@@ -9,15 +9,18 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded/layout"
 )
 
-// A streamReader reads the records of a stream through the index.
+// A streamReader reads the records of one stream. It reads the sequences of the next
+// revisions from the index, and then the records at these sequences. Revisions have
+// no gaps, so a missing index entry before the end is damage. It belongs to one
+// goroutine.
 type streamReader struct {
 	store      *Store
 	stream     events.Stream
-	match      matcher
+	match      matcher  // of the query's filter
 	among      seqRange // the range of sequences that the query selects
-	backward   bool
+	backward   bool     // from left.last to left.first
 	left       seqRange // the revisions still to read; last is maxSequence until it is known
-	positioned bool
+	positioned bool     // seek has run
 }
 
 // newStreamReader returns a forward reader of the records of a stream after a revision,
@@ -34,6 +37,7 @@ func newStreamReader(s *Store, stream events.Stream, after events.Revision) *str
 // nothing is an empty range.
 var nothing = seqRange{first: 1, last: 0}
 
+// done reports whether no revision is left to read.
 func (r *streamReader) done() bool { return r.left.empty() }
 
 func (r *streamReader) next(h *readBatch, c readLimits) error {
@@ -56,8 +60,10 @@ func (r *streamReader) next(h *readBatch, c readLimits) error {
 	return layout.CloseIter(it, r.readRecords(it, sequences, h, c))
 }
 
-// seek finds the range of revisions whose sequences the query selects, by binary search
-// in the index. It does so once, and only for queries that need it.
+// seek sets left to the revisions whose sequences are in among, by binary search in
+// the index. Revisions and sequences of a stream increase together, which makes the
+// search possible. It does so once. A forward query from the start of the log needs
+// no search, because sequences ends it at among.last.
 func (r *streamReader) seek() error {
 	if r.positioned {
 		return nil
@@ -95,7 +101,8 @@ func (r *streamReader) seek() error {
 	return layout.CloseIter(it, err)
 }
 
-// index returns an iterator over the index entries of a range of revisions.
+// index returns an iterator over the index entries of a range of revisions. The
+// caller closes it.
 func (r *streamReader) index(revisions seqRange) (*pebble.Iterator, error) {
 	end := layout.IndexEnd(r.stream)
 	if revisions.last < layout.MaxSequence {
@@ -105,8 +112,8 @@ func (r *streamReader) index(revisions seqRange) (*pebble.Iterator, error) {
 	return it, layout.AsDamaged(err)
 }
 
-// place returns the sequence in the index entry at an iterator, which must be that of
-// the revision.
+// place returns the sequence in the index entry at an iterator. It returns ErrDamaged
+// if there is no entry or it is not the entry of the revision.
 func (r *streamReader) place(it *pebble.Iterator, revision events.Revision) (uint64, error) {
 	if !it.Valid() {
 		if err := it.Error(); err != nil {
@@ -124,8 +131,9 @@ func (r *streamReader) place(it *pebble.Iterator, revision events.Revision) (uin
 	return layout.LastUint64(value), nil
 }
 
-// sequences returns the sequences of the next records, at most so many. It sets
-// left.last when it finds the end of the stream.
+// sequences returns the sequences of the next records, at most so many. If it reaches
+// the end of the stream or of among, it sets left.last to the last revision before
+// that.
 func (r *streamReader) sequences(most int) (sequences []uint64, err error) {
 	it, err := r.index(r.left)
 	if err != nil {
@@ -156,8 +164,9 @@ func (r *streamReader) sequences(most int) (sequences []uint64, err error) {
 	return sequences, layout.CloseIter(it, nil)
 }
 
-// readRecords reads the records with these sequences into the batch, and checks that
-// each is the expected revision of the stream.
+// readRecords reads the records with these sequences into the batch, up to the
+// limits, and advances left past each. It returns ErrDamaged unless each record is
+// the expected revision of the stream.
 func (r *streamReader) readRecords(it *pebble.Iterator, sequences []uint64, h *readBatch, c readLimits) error {
 	always := r.match.always()
 	for seen, place := range sequences {

@@ -11,12 +11,15 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// torn decides whether a tear in a log or a manifest, after which Pebble reads no
-// further, is damage. Whole records after it may be the remains of a power cut: the disk
-// wrote some sectors of unacknowledged appends, and not the ones before. Then torn logs
-// a warning with the records that are lost and returns nil. It returns an ErrDamaged if
-// a power cut cannot be the cause: a single bit is flipped, the log says that the place
-// was synced, or more groups follow than the last process, under Sync, had in flight.
+// torn decides whether a tear in a log or a manifest is damage. A tear is a place
+// after which Pebble reads no further, although whole records follow. A power cut can
+// cause one: the disk wrote some sectors of unacknowledged appends, and not the
+// sectors before them.
+//
+// torn returns an ErrDamaged if a power cut cannot be the cause: a single bit is
+// flipped, the log says that the place was synced, or more groups follow than a
+// process under Sync has in flight. Otherwise it logs a warning with the positions of
+// the lost records and returns nil, and the store opens without them.
 func (s *Store) torn(t *pebblefiles.Tear) error {
 	var before, through, first uint64
 	var groups int
@@ -25,7 +28,7 @@ func (s *Store) torn(t *pebblefiles.Tear) error {
 		through, first, groups = sequencesIn(t.Behind)
 	}
 	if before > 0 && first > before+1 {
-		groups++ // the damaged one
+		groups++ // the damaged group between Before and Behind
 	}
 	lost := ""
 	switch {
@@ -44,7 +47,7 @@ func (s *Store) torn(t *pebblefiles.Tear) error {
 }
 
 // sequencesIn returns the last and the first sequence of the records in batches, and
-// the number of batches with records.
+// the number of batches with records. It returns zeros without records.
 func sequencesIn(batches [][]byte) (last, first uint64, with int) {
 	for _, batch := range batches {
 		from, to := sequencesOf(batch)
@@ -60,8 +63,8 @@ func sequencesIn(batches [][]byte) (last, first uint64, with int) {
 	return last, first, with
 }
 
-// sequencesOf returns the first and the last sequence of the records in a batch, and 0
-// if it has no records.
+// sequencesOf returns the first and the last sequence of the records in a batch. It
+// returns zeros if the batch has no records or is not a batch.
 func sequencesOf(batch []byte) (first, last uint64) {
 	// The batch reader panics at bytes of another format, such as a manifest.
 	defer func() { _ = recover() }()

@@ -9,46 +9,53 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded/layout"
 )
 
-// The bounds of the recent groups that a watermark keeps.
+// The bounds of the recent groups that a watermark keeps for followers.
 const (
-	recentGroups = 1 << 10
-	recentBytes  = 4 << 20
+	recentGroups = 1 << 10 // groups
+	recentBytes  = 4 << 20 // bytes of their records
 )
 
 // A watermark is the sequence of the last record that readers may see. It also keeps
 // the last groups of records, so that followers at the end do not read the database.
-// It is safe for concurrent use without a lock, but for advance, which the
-// goroutine that finishes groups calls alone.
+//
+// It is safe for concurrent use without a lock. The exception is advance: only the
+// goroutine that finishes groups calls it, or resume while no group is in flight.
+// Readers load an immutable watermarkState. A group is stored in the ring before the
+// state that includes it, so a reader of the state finds the group unless it was
+// dropped meanwhile.
 type watermark struct {
 	current       atomic.Pointer[watermarkState]
 	recent        [recentGroups]atomic.Pointer[recentGroup] // ring, indexed by number modulo its length
-	oldest        uint64                                    // the number of the oldest group in recent; advance alone uses itBytes
-	keptBytes     int                                       // bytes of the groups in recent; advance alone uses it
-	notifications chan *subscription                        // waiters that the notifier notifies
+	oldest        uint64                                    // the number of the oldest group in recent; used by advance alone
+	keptBytes     int                                       // bytes of the groups in recent; used by advance alone
+	notifications chan *subscription                        // lists of waiters for the notifier
 	notifierGone  atomic.Bool                               // the notifier has ended
 	notifier      sync.Once                                 // starts the notifier with the first follower
 
-	followers atomic.Int32 // running followers; without any, no groups are kept
+	followers atomic.Int32 // running followers; without followers no groups are kept
 }
 
-// A watermarkState is the watermark between two advances.
+// A watermarkState is the watermark between two advances. end and groups are
+// immutable.
 type watermarkState struct {
-	end       uint64
-	groups    uint64 // groups kept so far, which is the number of the last one
-	waiters   atomic.Pointer[subscription]
-	abandoned atomic.Uint32 // waiters that have given up and are still in the list
+	end       uint64                       // the sequence of the last visible record; 0: no record
+	groups    uint64                       // groups kept so far, which is the number of the last one
+	waiters   atomic.Pointer[subscription] // list of subscriptions to the next advance
+	abandoned atomic.Uint32                // waiters that have given up and are still in the list
 }
 
-// A recentGroup holds the records of a commit group in memory.
+// A recentGroup holds the records of a commit group in memory. Followers share it,
+// and decode its records once.
 type recentGroup struct {
-	number   uint64
+	number   uint64   // counts the groups from 1
 	after    uint64   // the sequence before the first record
 	values   [][]byte // encoded records, each with its sum; immutable
-	bytes    int
+	bytes    int      // size of values
 	decoding sync.Once
-	decoded  []events.Entry
+	decoded  []events.Entry // set by decoding; callers get copies
 }
 
+// newWatermark returns a watermark at a sequence, without recent groups.
 func newWatermark(end uint64) *watermark {
 	m := &watermark{oldest: 1, notifications: make(chan *subscription, 8)}
 	m.current.Store(&watermarkState{end: end})
@@ -77,7 +84,8 @@ func (m *watermark) advance(end uint64, values [][]byte) {
 	m.wake(before.waiters.Swap(nil))
 }
 
-// keep adds a group to the ring and drops the oldest ones beyond its bounds.
+// keep adds a group to the ring and drops the oldest groups beyond the bounds. The
+// newest group is always kept. Only advance calls it.
 func (m *watermark) keep(p *recentGroup) {
 	for _, value := range p.values {
 		p.bytes += len(value)
@@ -89,8 +97,10 @@ func (m *watermark) keep(p *recentGroup) {
 	m.recent[p.number%recentGroups].Store(p)
 }
 
-// groupAfter returns the group that contains the record after a sequence, or nil if
-// the watermark does not keep it.
+// groupAfter returns the group that contains the record after a sequence. It returns
+// nil if the watermark does not keep that group or no such record is visible; the
+// caller then reads the database. It searches the ring by bisection, which takes
+// about ten steps.
 func (m *watermark) groupAfter(after uint64) *recentGroup {
 	at := m.current.Load()
 	count := min(at.groups, recentGroups)
@@ -122,7 +132,7 @@ func (m *watermark) group(number uint64) *recentGroup {
 func (p *recentGroup) end() uint64 { return p.after + uint64(len(p.values)) }
 
 // entry returns the record at an index of the group. The first call decodes all
-// records; each caller gets a copy of the bytes, which it owns.
+// records. The caller owns the bytes of the entry, which are copies.
 func (p *recentGroup) entry(at uint64) events.Entry {
 	p.decoding.Do(func() {
 		p.decoded = make([]events.Entry, len(p.values))
