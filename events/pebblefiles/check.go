@@ -20,15 +20,15 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// ErrDamaged is what every Damage is.
+// ErrDamaged is the sentinel that every Damage matches.
 var ErrDamaged = errors.New("file is damaged")
 
-// A Damage is a part of a file that differs from what was written.
+// A Damage is a part of a file that differs from the written bytes. It is an error.
 type Damage struct {
 	File   string // name in the folder
 	Offset int64  // of the first damaged byte; -1 if unknown
 	Length int64  // in bytes; 0 if unknown
-	Why    string
+	Why    string // a clause for an operator, such as "it is missing"
 }
 
 // Error names the file, the offset and the reason.
@@ -82,7 +82,7 @@ func KindOf(name string) Kind {
 }
 
 // List returns the files in a folder, without subfolders, sorted by name. It omits a
-// file that is removed meanwhile.
+// file that is removed while it runs.
 func List(storage vfs.FS, dir string) ([]File, error) {
 	names, err := storage.List(dir)
 	if err != nil {
@@ -100,12 +100,14 @@ func List(storage vfs.FS, dir string) ([]File, error) {
 	return found, nil
 }
 
-// Check reads all files of a closed database and yields each damage. It verifies the sum
-// of every block of a table and of every record of a log and a manifest, the options,
-// and the seal if there is one. A file that cannot be read is damaged. Check does not
-// verify values in blob files, which their reader does. It yields an error, once and
-// last, if the context ends or the folder cannot be listed. It calls progress, if not
-// nil, with the size of each file that it has read.
+// Check reads all files of a closed database and yields each damage. It verifies the
+// checksum of every block of a table and of every record of a log and a manifest, the
+// options, and the seal if there is one. A file that cannot be read is a damage.
+// Check does not verify the values in blob files; the reader of a value does.
+//
+// Check yields an error, once and as the last value, if ctx ends or the folder cannot
+// be listed. If progress is not nil, Check calls it with the size of each file that
+// it has read.
 func Check(ctx context.Context, storage vfs.FS, dir string, progress func(bytes int64)) iter.Seq2[*Damage, error] {
 	return func(yield func(*Damage, error) bool) {
 		list, err := List(storage, dir)
@@ -141,7 +143,8 @@ func Check(ctx context.Context, storage vfs.FS, dir string, progress func(bytes 
 	}
 }
 
-// asDamage returns an error about a file as a Damage.
+// asDamage returns err as a Damage of the named file. If err already contains a
+// Damage, it returns that.
 func asDamage(name string, err error) *Damage {
 	if d, ok := errors.AsType[*Damage](err); ok {
 		return d
@@ -158,6 +161,8 @@ func CheckFile(ctx context.Context, storage vfs.FS, dir, name string) []*Damage 
 	return checkFile(ctx, storage, dir, File{Name: name, Kind: KindOf(name), Bytes: info.Size()})
 }
 
+// checkFile checks a file according to its kind and name. It returns no damage for a
+// kind that has no checksums.
 func checkFile(ctx context.Context, storage vfs.FS, dir string, f File) []*Damage {
 	path := storage.PathJoin(dir, f.Name)
 	switch {
@@ -171,7 +176,8 @@ func checkFile(ctx context.Context, storage vfs.FS, dir string, f File) []*Damag
 	return nil
 }
 
-// checkTable verifies the sum of each block of a table.
+// checkTable verifies the checksum of each block of a table. If the structure of the
+// table cannot be read, it returns that as one damage. It reads blocks one at a time.
 func checkTable(ctx context.Context, storage vfs.FS, path string, f File) (damages []*Damage) {
 	fail := func(err error) []*Damage { return append(damages, asDamage(f.Name, err)) }
 	readable, reader, err := openTable(ctx, storage, path)
@@ -194,7 +200,8 @@ func checkTable(ctx context.Context, storage vfs.FS, path string, f File) (damag
 	return damages
 }
 
-// blocksOf returns the blocks of a table in the order of their offsets.
+// blocksOf returns all blocks of a table, of records and of metadata, in the order of
+// their offsets.
 func blocksOf(l *sstable.Layout) []block.Handle {
 	var all []block.Handle
 	for _, b := range l.Data {
@@ -210,19 +217,20 @@ func blocksOf(l *sstable.Layout) []block.Handle {
 	return all
 }
 
+// castagnoli is the table of the CRC-32C, the checksum of Pebble's blocks and chunks.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// intactBlock reports whether a block matches the sum after it: the masked CRC-32C of
-// its bytes and its type, as in LevelDB's format. Pebble's own check also searches for
-// the flipped bit, which is slow.
+// intactBlock reports whether a block matches the checksum in its last four bytes:
+// the CRC-32C of the bytes before them, masked as in LevelDB's format. Pebble's own
+// check also searches for the flipped bit, which is slow.
 func intactBlock(value []byte) bool {
 	body, want := value[:len(value)-4], binary.LittleEndian.Uint32(value[len(value)-4:])
 	c := crc32.Checksum(body, castagnoli)
 	return bits.RotateLeft32(c, 17)+0xa282ead8 == want
 }
 
-// checkLog reads a log or a manifest to its end. An end that a power cut may have left
-// is damage only in a manifest.
+// checkLog reads a log or a manifest to its end. An incomplete end is damage only in
+// a manifest, because a power cut may leave one in a log.
 func checkLog(storage vfs.FS, path string, f File) []*Damage {
 	tear, err := tearInFile(storage, path)
 	if err != nil {
@@ -248,6 +256,7 @@ func checkOptions(storage vfs.FS, path string, f File) []*Damage {
 	return nil
 }
 
+// readFile returns the whole content of a file.
 func readFile(storage vfs.FS, path string) ([]byte, error) {
 	file, err := storage.Open(path)
 	if err != nil {

@@ -23,15 +23,15 @@ const (
 	chunkHeader   = 7  // of a manifest
 	logHeader     = 11 // of a log
 	syncedHeader  = 19 // of a log, with the synced offset
-	encodingAt    = 6
-	logNumberAt   = 7
-	syncedAt      = 11
-	lastEncoding  = 12
-	fullChunk     = 1 // of an encoding modulo 4: 1, 5 and 9 are full
+	encodingAt    = 6  // offset of the encoding in a header
+	logNumberAt   = 7  // offset of the log number
+	syncedAt      = 11 // offset of the synced offset
+	lastEncoding  = 12 // the largest encoding that Pebble writes
+	fullChunk     = 1  // of an encoding modulo 4: 1, 5 and 9 are full
 	firstChunk    = 2
 	middleChunk   = 3
 	lastChunk     = 0
-	trailerNumber = 1 // what a log's last chunk adds to the log's number
+	trailerNumber = 1 // the last chunk of a log has the log's number plus this
 )
 
 // headerLen returns the length of the header of a chunk with an encoding, or 0 for an
@@ -56,10 +56,10 @@ type chunk struct {
 	end     int    // offset after the chunk in the file
 }
 
-// A chunkFile is the content of a log or of a manifest.
+// A chunkFile is the whole content of a log or of a manifest, in memory.
 type chunkFile struct {
 	data     []byte
-	number   uint32 // of the log
+	number   uint32 // of the log; 0 for a manifest
 	manifest bool
 }
 
@@ -68,7 +68,9 @@ func (f chunkFile) blockEnd(at int) int {
 	return min((at/blockLen+1)*blockLen, len(f.data))
 }
 
-// owns reports whether a chunk header with an encoding belongs to this file.
+// owns reports whether a chunk header with an encoding belongs to this file. A log
+// may contain chunks of an earlier log whose file was reused; they have another log
+// number.
 func (f chunkFile) owns(encoding byte, header []byte) bool {
 	if f.manifest {
 		return headerLen(encoding) == chunkHeader
@@ -76,7 +78,8 @@ func (f chunkFile) owns(encoding byte, header []byte) bool {
 	return headerLen(encoding) > chunkHeader && binary.LittleEndian.Uint32(header[logNumberAt:]) == f.number
 }
 
-// chunkAt returns the chunk at an offset, if there is a whole one.
+// chunkAt returns the chunk at an offset. ok is false unless a complete chunk of this
+// file with a matching checksum begins there and ends in the same block.
 func (f chunkFile) chunkAt(at int) (c chunk, ok bool) {
 	b := f.data[at:f.blockEnd(at)]
 	if len(b) < chunkHeader {
@@ -103,8 +106,9 @@ func maskedChecksum(b []byte) uint32 {
 // unmask returns the CRC-32C of a masked checksum.
 func unmask(sum uint32) uint32 { return bits.RotateLeft32(sum-0xa282ead8, -17) }
 
-// padding reports whether the rest of a block, which begins with a zero header, is the
-// padding that a writer leaves if no further chunk fits.
+// padding reports whether rest, the end of a block, is the padding of a writer that
+// had no space for a further chunk. Padding is zero and shorter than the largest
+// header.
 func padding(rest []byte) bool {
 	if len(rest) < logHeader {
 		return true
@@ -117,14 +121,18 @@ func padding(rest []byte) bool {
 	return len(rest) < syncedHeader
 }
 
-// zeroHeader reports whether a header has no sum, no length and no encoding.
+// zeroHeader reports whether a header has no checksum, no length and no encoding.
 func zeroHeader(b []byte) bool {
 	return binary.LittleEndian.Uint32(b) == 0 && binary.LittleEndian.Uint16(b[4:]) == 0 && b[encodingAt] == 0
 }
 
-// oneBitFlipped reports whether flipping one bit at an offset yields a whole chunk, or
-// the padding of a block. A write that a power cut interrupted lacks whole sectors and
-// does not.
+// oneBitFlipped reports whether flipping one bit at an offset yields a complete chunk
+// or the padding of a block. Then the disk has changed a written bit. A write that a
+// power cut interrupted lacks whole sectors, so it does not look like that.
+//
+// It tries each bit of the encoding and of the length, which decide where the chunk
+// ends. For the stored encoding and length it computes the flipped bit from the
+// checksum.
 func (f chunkFile) oneBitFlipped(at int) bool {
 	b := f.data[at:f.blockEnd(at)]
 	if len(b) < chunkHeader {
@@ -156,8 +164,10 @@ func (f chunkFile) oneBitFlipped(at int) bool {
 	return false
 }
 
-// oneBitFlippedAs reports whether there is a chunk with an encoding and a length. If
-// search is true, one other bit of it may be flipped.
+// oneBitFlippedAs reports whether b begins with a chunk of the given encoding and
+// length. If search is true, one bit of its checksum or body may be flipped. If
+// search is false, the chunk must match, because the encoding or the length already
+// has a flipped bit.
 func (f chunkFile) oneBitFlippedAs(b []byte, encoding byte, length uint16, search bool) bool {
 	header := headerLen(encoding)
 	if header == 0 || header+int(length) > len(b) || (header == chunkHeader) != f.manifest {
@@ -182,8 +192,11 @@ func (f chunkFile) oneBitFlippedAs(b []byte, encoding byte, length uint16, searc
 	return numbered() && headerLen(body[0]) == header
 }
 
-// flippedBit returns the bit of b that must be flipped to give b a CRC-32C. CRCs are
-// linear: the change that a flipped bit causes depends only on its distance from the end.
+// flippedBit returns the byte and the bit of b that must be flipped so that b has the
+// given CRC-32C. ok is false if no single bit does that. CRCs are linear: the change
+// that a flipped bit causes depends only on its distance from the end. So flippedBit
+// computes the change of each bit from the end to the start, in time proportional to
+// the length.
 func flippedBit(b []byte, crc uint32) (at, bit int, ok bool) {
 	difference := crc32.Checksum(b, castagnoli) ^ crc
 	var changes [8]uint32

@@ -22,23 +22,25 @@ var ErrFailStop = errors.New("the file system stopped at a failed write")
 // operation, such as a write that syncs.
 var ErrSyncFailed = errors.New("sync failed")
 
-// A FailStopFS is the file system that a Pebble database is opened with. It stops at the
-// first failed write, also while the database opens: from then on nothing reaches the
-// storage, which stays as a power cut would have left it. Pebble itself would end the
-// process, or retry after a failed sync. Instead, writes of logs, manifests and folders
-// succeed without effect, and new files are kept in memory until Reset. Pebble does not
-// learn of the failure, so the caller checks Err after each write.
+// A FailStopFS is the file system that a Pebble database is opened with. It stops at
+// the first failed write, also while the database opens. From then on no change
+// reaches the storage, which stays as a power cut would have left it.
 //
-// After a failure that passes (a full disk, too many open files), the caller can close
-// the database and Reset the file system for a new one. After any other failure, and
-// after every failed sync, the failure is permanent.
+// Pebble itself would end the process, or retry after a failed sync. A stopped
+// FailStopFS prevents both: writes of logs, manifests and folders succeed without
+// effect, and new files are kept in memory until Reset. Pebble does not learn of the
+// failure, so the caller must check Err after each write.
+//
+// After a failure that passes (a full disk, too many open files), the caller can
+// close the database and Reset the file system for a new one. Any other failure is
+// permanent, and so is every failed sync.
 //
 // A FailStopFS is safe for concurrent use. It is also a logger for Pebble.
 type FailStopFS struct {
 	vfs.FS
 	options  FailStopOptions
 	lost     chan struct{}          // closed at a failure that does not pass
-	running  sync.WaitGroup         // running operations of the storage
+	running  sync.WaitGroup         // operations of the storage that have begun and not ended
 	excluded atomic.Pointer[string] // folder whose files are written directly to the storage
 	mu       struct {
 		sync.Mutex
@@ -64,8 +66,9 @@ func NewFailStopFS(storage vfs.FS, options FailStopOptions) *FailStopFS {
 	return s
 }
 
-// Reset forgets a failure that passes and continues with a storage. No database may
-// use the file system.
+// Reset forgets a failure that passes, drops the files in memory, and continues with
+// a storage. No database may use the file system. A permanent failure stays: Failure
+// still returns it.
 func (s *FailStopFS) Reset(storage vfs.FS) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,12 +77,13 @@ func (s *FailStopFS) Reset(storage vfs.FS) {
 	s.mu.scratch, s.mu.stopped, s.mu.closing = vfs.NewMem(), make(chan struct{}), make(chan struct{})
 }
 
-// Exclude excludes a folder, such as that of a snapshot: files in it are written directly
-// to the storage, before and after a failure, and their errors are returned and stop
-// nothing. Only one folder is excluded at a time; the empty name excludes no folder.
+// Exclude excludes a folder, such as the folder of a snapshot. Operations on files in
+// it go directly to the storage, before and after a failure; their errors are
+// returned and do not stop the file system. Each call replaces the excluded folder.
+// The empty name excludes no folder.
 func (s *FailStopFS) Exclude(dir string) { s.excluded.Store(&dir) }
 
-// excludes reports whether a file is in the excluded folder, or is that folder.
+// excludes reports whether a file is the excluded folder or below it.
 func (s *FailStopFS) excludes(name string) bool {
 	dir := s.excluded.Load()
 	if dir == nil || *dir == "" {
@@ -123,8 +127,9 @@ func (s *FailStopFS) Stopped() <-chan struct{} {
 	return s.mu.stopped
 }
 
-// Context returns a context that ends with parent or at the next failure, for a
-// compaction: Pebble would retry it until the context ends. The caller calls cancel.
+// Context returns a context that ends with parent or at the next failure. It is for a
+// compaction, which Pebble would retry until its context ends. It starts a goroutine
+// that ends with the context, so the caller must call cancel.
 func (s *FailStopFS) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
 	ctx, cancel = context.WithCancel(parent)
 	stopped := s.Stopped()
@@ -147,8 +152,9 @@ func (s *FailStopFS) Fail(err error) { s.stop(err, false) }
 // Pause stops the file system until Reset, or for good if err does not pass.
 func (s *FailStopFS) Pause(err error) { s.stop(err, passes("", err)) }
 
-// stop stops the file system. If the error does not pass, it is lost, whatever failed
-// before.
+// stop records a failure and stops the file system. Only the first failure since
+// Reset is kept. The first one that does not pass is also kept as the permanent
+// failure, even if another failure came before it.
 func (s *FailStopFS) stop(err error, passes bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,8 +182,8 @@ func passes(op string, err error) bool {
 // still fail and make it permanent.
 func (s *FailStopFS) Wait() { s.running.Wait() }
 
-// begin reports whether an operation of the storage may begin, which is until the
-// first failure. The caller then calls end.
+// begin reports whether an operation of the storage may begin: whether there is no
+// failure. If it returns true, the caller must call end.
 func (s *FailStopFS) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +194,7 @@ func (s *FailStopFS) begin() bool {
 	return true
 }
 
-// end ends an operation, and stops the file system if the operation failed.
+// end ends an operation of begin. It stops the file system if err is not nil.
 func (s *FailStopFS) end(op, name string, err error) {
 	if err != nil {
 		s.stop(fmt.Errorf("%s %s: %w", op, name, err), passes(op, err))
@@ -196,15 +202,16 @@ func (s *FailStopFS) end(op, name string, err error) {
 	s.running.Done()
 }
 
-// Opened tells the file system that the database is open.
+// Opened records that the database is open. Pebble may then retry background work, so
+// park waits.
 func (s *FailStopFS) Opened() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.opened = true
 }
 
-// Closing tells the file system that the database begins to close, and lets
-// compactions that wait for that go on.
+// Closing records that the database begins to close. It releases compactions that
+// wait in park, which the closing database joins. It may be called several times.
 func (s *FailStopFS) Closing() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,8 +229,9 @@ func (s *FailStopFS) memory() *vfs.MemFS {
 	return s.mu.scratch
 }
 
-// park waits until the database begins to close, because Pebble would retry at once.
-// While the database opens, Pebble does not retry, and park returns at once.
+// park keeps background work of a stopped file system waiting until the database
+// begins to close, because Pebble would retry it at once and without end. While the
+// database opens, Pebble does not retry, and park returns at once.
 func (s *FailStopFS) park() {
 	s.mu.Lock()
 	opened, closing := s.mu.opened, s.mu.closing
@@ -233,7 +241,8 @@ func (s *FailStopFS) park() {
 	}
 }
 
-// refusal returns the error of an operation that begins after the failure.
+// refusal returns an ErrFailStop with the failure, for an operation that begins after
+// it. It returns nil without a failure.
 func (s *FailStopFS) refusal() error {
 	if err := s.Err(); err != nil {
 		return fmt.Errorf("%w: %w", ErrFailStop, err)
@@ -241,10 +250,16 @@ func (s *FailStopFS) refusal() error {
 	return nil
 }
 
-// open returns a file for writing: the one that open opens or, after the failure, one
-// in memory. Tables are refused, but for those of a flush, which the closing database
-// waits for: the table of a compaction is as large as the store, and that of an
-// ingestion has a caller who takes the error.
+// open opens a file for writing with the given function. After the failure it returns
+// a file in memory or an error:
+//
+//   - The table of a compaction is refused after park, because it can be as large as
+//     the store.
+//   - The table of a flush is in memory, because the closing database waits for the
+//     flush.
+//   - Any other table, such as one of an ingestion, is refused; its caller gets the
+//     error.
+//   - A log, a manifest or another file is in memory.
 func (s *FailStopFS) open(op, name string, category vfs.DiskWriteCategory, open func() (vfs.File, error)) (vfs.File, error) {
 	if s.excludes(name) {
 		return open()
@@ -271,8 +286,9 @@ func (s *FailStopFS) open(op, name string, category vfs.DiskWriteCategory, open 
 	return scratch.Create(name, category)
 }
 
-// write changes the storage, unless the file system has stopped. Pebble does not learn
-// of an error.
+// write runs an operation that changes the storage, unless the file system has
+// stopped. An error stops it and is not returned, because Pebble would end the
+// process or retry.
 func (s *FailStopFS) write(op, name string, do func() error) {
 	if s.begin() {
 		s.end(op, name, do())
@@ -327,8 +343,9 @@ func (s *FailStopFS) Stat(name string) (vfs.FileInfo, error) {
 	return s.FS.Stat(name)
 }
 
-// Link adds a table to the database. It stops nothing if it fails: its caller, an
-// ingestion or a snapshot, copies the file instead, or takes the error.
+// Link adds a table to the database. A failure does not stop the file system, because
+// the caller, an ingestion or a snapshot, copies the file instead or returns the
+// error.
 func (s *FailStopFS) Link(from, name string) error {
 	if s.excludes(name) {
 		return s.FS.Link(from, name)
@@ -369,8 +386,9 @@ func (s *FailStopFS) RemoveAll(name string) error {
 // Unwrap returns the storage.
 func (s *FailStopFS) Unwrap() vfs.FS { return s.FS }
 
-// isTable reports whether a file is a table, which is read back while the database is
-// open: one that is written in part is of no use even to a database that is given up.
+// isTable reports whether a file is a table. Pebble reads a table back while the
+// database is open, so an incomplete table must not look complete even to a database
+// that will be closed.
 func isTable(name string, category vfs.DiskWriteCategory) bool {
 	kind := KindOf(name)
 	return kind == Table || kind == Blob || category == "pebble-memtable-flush" || inBackground(category)
@@ -382,17 +400,19 @@ func inBackground(category vfs.DiskWriteCategory) bool {
 	return category == "pebble-compaction" || category == "pebble-blob-file-rewrite"
 }
 
-// A failStopFile is written to until its file system stops. Then writes of a table
-// return an error, so that Pebble makes another, and those of any other file succeed
-// and do nothing.
+// A failStopFile is a file of a FailStopFS that is open for writing. When the file
+// system has stopped, writes of a table return an error, so that Pebble abandons the
+// table. Writes of any other file succeed without effect.
 type failStopFile struct {
 	vfs.File
 	fs    *FailStopFS
-	name  string
-	table bool
-	log   bool
+	name  string // for error texts
+	table bool   // isTable
+	log   bool   // a log of Pebble, whose syncs are measured
 }
 
+// write runs an operation on the file, unless the file system has stopped. It returns
+// the refusal for a table, and nil for any other file.
 func (f *failStopFile) write(op string, do func() error) error {
 	f.fs.write(op, f.name, do)
 	if f.table {
@@ -401,9 +421,9 @@ func (f *failStopFile) write(op string, do func() error) error {
 	return nil
 }
 
-// Write lets other goroutines run first if the file is a table: a compaction writes
-// for a tenth of a second, during which it would hold up a committer where all
-// processors are in use.
+// Write writes p. For a table it first lets other goroutines run: a compaction writes
+// for a tenth of a second, which would delay a committer when all processors are
+// busy.
 func (f *failStopFile) Write(p []byte) (int, error) {
 	if f.table {
 		runtime.Gosched()
@@ -418,6 +438,7 @@ func (f *failStopFile) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// WriteAt writes p at an offset.
 func (f *failStopFile) WriteAt(p []byte, at int64) (int, error) {
 	err := f.write("write", func() error {
 		_, err := f.File.WriteAt(p, at)
@@ -429,10 +450,10 @@ func (f *failStopFile) WriteAt(p []byte, at int64) (int, error) {
 	return len(p), nil
 }
 
-// Preallocate reserves space for what will be written. It is an optimization
-// that some file systems do not have (ext2, ramfs, NFS before 4.2) and that a
-// nearly full disk refuses, so its error stops nothing: the write itself shows
-// whether the data fits.
+// Preallocate reserves space for later writes. It is an optimization. Some file
+// systems do not support it (ext2, ramfs, NFS before 4.2), and a nearly full disk
+// refuses it. So an error does not stop the file system; a later write shows whether
+// the data fits.
 func (f *failStopFile) Preallocate(at, length int64) error {
 	if f.fs.Err() != nil {
 		return nil
@@ -440,9 +461,14 @@ func (f *failStopFile) Preallocate(at, length int64) error {
 	return f.File.Preallocate(at, length)
 }
 
-func (f *failStopFile) Sync() error     { return f.sync(f.File.Sync) }
+// Sync makes the data of the file durable.
+func (f *failStopFile) Sync() error { return f.sync(f.File.Sync) }
+
+// SyncData makes the data of the file durable, without all of its metadata.
 func (f *failStopFile) SyncData() error { return f.sync(f.File.SyncData) }
 
+// sync runs a sync of the file, and reports its duration to LogSynced if the file is
+// a log.
 func (f *failStopFile) sync(do func() error) error {
 	begun := time.Now()
 	err := f.write("sync", do)
@@ -452,6 +478,8 @@ func (f *failStopFile) sync(do func() error) error {
 	return err
 }
 
+// SyncTo starts or completes the writing of the first length bytes, as the storage
+// does.
 func (f *failStopFile) SyncTo(length int64) (full bool, err error) {
 	err = f.write("sync", func() (err error) {
 		full, err = f.File.SyncTo(length)
@@ -460,13 +488,15 @@ func (f *failStopFile) SyncTo(length int64) (full bool, err error) {
 	return full, err
 }
 
-// Close closes the file also after the failure.
+// Close closes the file, also after the failure. A failed close stops the file
+// system.
 func (f *failStopFile) Close() error {
 	err := f.File.Close()
 	return f.write("close", func() error { return err })
 }
 
-// Infof does nothing. It is a method of Pebble's logger, as are Errorf and Fatalf.
+// Infof discards a message. Infof, Errorf and Fatalf are the methods of Pebble's
+// logger.
 func (s *FailStopFS) Infof(string, ...any) {}
 
 // Errorf logs a warning.
@@ -474,7 +504,8 @@ func (s *FailStopFS) Errorf(format string, args ...any) {
 	s.Log(slog.LevelWarn, fmt.Sprintf(format, args...))
 }
 
-// Fatalf logs an error and stops the file system for good, and not the process.
+// Fatalf logs an error and stops the file system for good. Pebble expects it to end
+// the process; it returns instead.
 func (s *FailStopFS) Fatalf(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	s.Log(slog.LevelError, text)

@@ -14,10 +14,10 @@ import (
 const SlowWrite = 2 * time.Second
 
 // Health counts the failures, the slow writes and the stalls of a database since it
-// was opened. No caller gets an error for them: flushes and compactions run in the
-// background and are tried again, and slow or stalled writes succeed later.
+// was opened. No caller gets an error for them: Pebble retries flushes and
+// compactions in the background, and slow or stalled writes succeed later.
 type Health struct {
-	Failures    uint64    `json:"failures"`               // of flushes and compactions
+	Failures    uint64    `json:"failures"`               // failed flushes and compactions, each try counted
 	LastFailure string    `json:"last_failure,omitempty"` // text of the last failure
 	FailedAt    time.Time `json:"failed_at,omitzero"`     // time of the last failure, in UTC
 	Slow        uint64    `json:"slow"`                   // writes and syncs that took longer than SlowWrite
@@ -45,7 +45,7 @@ func (l *HealthLog) Health() Health {
 	return l.health
 }
 
-// note changes the Health under the lock.
+// note changes the Health with mu held.
 func (l *HealthLog) note(do func(*Health)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,9 +69,10 @@ func (l *HealthLog) Listen(events *pebble.EventListener) {
 	events.WriteStallEnd = func() { l.note(func(h *Health) { h.Stalled = false }) }
 }
 
-// Watch returns a file system that records writes and syncs longer than SlowWrite while
-// they run, so that also one that never returns is recorded. The caller closes the
-// Closer after the database.
+// Watch returns a file system over storage that records writes and syncs longer than
+// SlowWrite. It records them while they run, so an operation that never returns is
+// recorded as well. It starts goroutines; the caller must close the Closer after the
+// database.
 func (l *HealthLog) Watch(storage vfs.FS) (vfs.FS, io.Closer) {
 	return vfs.WithDiskHealthChecks(storage, SlowWrite, nil, func(info vfs.DiskSlowInfo) {
 		l.note(func(h *Health) {

@@ -15,22 +15,25 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Disk is vfs.Default with locks that readers can share. On Linux a lock belongs to the
-// open file and not to the process: a process that opens a folder a second time, by any
-// name, is refused and does not lose its first lock.
+// Disk is vfs.Default with locks that readers can share. On Linux a lock belongs to
+// the open file and not to the process. A process that locks a folder a second time,
+// by any name, gets ErrLocked, and its first lock stays.
 var Disk vfs.FS = disk{vfs.Default}
 
-// lockedFolders are the folders in which this process holds a lock on [Disk]. They are
-// compared by device and inode, because a folder can have several names: symbolic links,
-// mounts, letters of another case. The list is needed where locks belong to the process,
-// which such locks do not exclude from itself, and where a lock file was removed.
+// lockedFolders lists the folders in which this process has a writer's lock on
+// [Disk]; its mutex guards the list. The folders are compared by device and inode,
+// because a folder can have several names: symbolic links, mounts, letters of another
+// case. The list is needed for two cases: on systems where a lock belongs to the
+// process, it does not exclude the process itself; and a lock on a file that was then
+// removed does not exclude a new file.
 var lockedFolders struct {
 	sync.Mutex
 	folders []fs.FileInfo
 }
 
 // Lock locks a file for a writer and creates it if it is missing. Only one file of a
-// folder can be locked at a time.
+// folder can be locked at a time. It returns ErrLocked or, where the system can tell,
+// ErrReading.
 func (d disk) Lock(path string) (io.Closer, error) {
 	lockedFolders.Lock()
 	defer lockedFolders.Unlock()
@@ -63,8 +66,8 @@ func (l lockedFolder) Close() error {
 	return l.Closer.Close()
 }
 
-// The errors of a lock that is taken. An error about the lock file itself is an
-// *fs.PathError.
+// The errors of a lock that another user has. ErrLocked: a writer has it. ErrReading:
+// readers share it. An error about the lock file itself is an *fs.PathError.
 var (
 	ErrLocked  = errors.New("it is open already")
 	ErrReading = errors.New("other processes are reading it")
@@ -72,18 +75,21 @@ var (
 
 // The timing of a writer that waits for readers.
 const (
-	lockPause  = 5 * time.Millisecond
-	lockNotice = time.Second // delay until a waiting writer calls waiting
+	lockPause  = 5 * time.Millisecond // between two attempts to get the lock
+	lockNotice = time.Second          // delay until a waiting writer calls waiting
 )
 
 // LockWait is the time that a writer waits for readers.
 const LockWait = 20 * time.Second
 
-// Lock locks a file for a writer. It waits up to LockWait for readers, which share the
-// lock while they open a database, but not for another writer. A reader that arrives
-// meanwhile lets the writer go first, for a second. Lock calls waiting, if not nil, once
-// after a second. It returns ErrLocked, ErrReading or the cause of the context. On a file
-// system other than [Disk] it uses that file system's lock.
+// Lock locks a file for a writer. It waits up to LockWait for readers, which share
+// the lock while they open a database. It does not wait for another writer. While it
+// waits, it announces itself, and readers that arrive let it go first, for at most a
+// second.
+//
+// If waiting is not nil, Lock calls it once after a second of waiting. Lock returns
+// ErrLocked, ErrReading after LockWait, or the cause of ctx. On a file system other
+// than [Disk] it uses the lock of that file system.
 func Lock(ctx context.Context, storage vfs.FS, path string, waiting func()) (io.Closer, error) {
 	began, told := time.Now(), waiting == nil
 	var announced io.Closer
@@ -114,17 +120,19 @@ func Lock(ctx context.Context, storage vfs.FS, path string, waiting func()) (io.
 	}
 }
 
-// A sharedLocker is a file system whose locks readers can share.
+// A sharedLocker is a file system whose locks readers can share. disk implements it
+// on Linux.
 type sharedLocker interface {
+	// lockShared locks an existing file for a reader.
 	lockShared(path string) (io.Closer, error)
-	announce(path string) io.Closer // tells readers that a writer waits, until closed; nil: it cannot
+	announce(path string) io.Closer // shows readers that a writer waits, until closed; nil: it failed
 }
 
-// LockShared locks an existing file for a reader and changes nothing. It returns
-// ErrLocked if a writer has the lock. If the file is missing, unreadable or cannot be
-// locked, it returns nil and no error: then no lock excludes a writer. On a file system
-// other than [Disk], and on systems other than Linux, only one reader at a time gets the
-// lock.
+// LockShared locks an existing file for a reader, without a change to the file. It
+// returns ErrLocked if a writer has the lock. If the file is missing, unreadable or
+// cannot be locked, it returns a nil lock and no error. Then no lock excludes a
+// writer, and the caller must detect changes itself. On a file system other than
+// [Disk], and on systems other than Linux, only one reader at a time gets the lock.
 func LockShared(storage vfs.FS, path string) (lock io.Closer, err error) {
 	if s, ok := storage.(sharedLocker); ok {
 		lock, err = s.lockShared(path)
@@ -139,7 +147,8 @@ func LockShared(storage vfs.FS, path string) (lock io.Closer, err error) {
 	return lock, err
 }
 
-// lockedOr wraps an error of locking as ErrLocked, unless it is about the file.
+// lockedOr returns an error of locking as an ErrLocked. It returns an *fs.PathError,
+// which is about the lock file, unchanged.
 func lockedOr(err error) error {
 	if _, aboutFile := errors.AsType[*fs.PathError](err); aboutFile {
 		return err

@@ -20,9 +20,13 @@ const (
 	getLock = 36 // F_OFD_GETLK
 )
 
+// A disk is vfs.Default with locks of open file descriptions, which readers can
+// share.
 type disk struct{ vfs.FS }
 
-// lock locks a file for a writer. It retries if the previous owner removed the file.
+// lock locks a file for a writer. It opens the file again if the previous owner
+// removed it between the open and the lock. On a file system without such locks it
+// uses the lock of vfs.Default.
 func (d disk) lock(path string) (io.Closer, error) {
 	for range lockTries {
 		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
@@ -54,13 +58,15 @@ func isAt(file *os.File, path string) bool {
 	return err == nil && os.SameFile(mine, there)
 }
 
-// lockTries bounds the attempts to get a lock that is released meanwhile.
+// lockTries bounds the attempts to get a lock that is released at the same time.
 const lockTries = 100
 
 // lockYield is the time for which a reader lets a waiting writer go first.
 const lockYield = time.Second
 
-// lockShared locks a file for a reader.
+// lockShared locks an existing file for a reader. If a writer has announced itself,
+// it lets the writer go first for up to lockYield, and returns ErrLocked if the
+// writer gets the lock.
 func (disk) lockShared(path string) (io.Closer, error) {
 	// Without O_NONBLOCK a named pipe in place of the file would block.
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -84,12 +90,14 @@ func (disk) lockShared(path string) (io.Closer, error) {
 	return nil, errors.Join(err, file.Close())
 }
 
-// waitingByte is the byte that a waiting writer locks, so that later readers let it go
-// first. The lock proper covers all bytes before it.
+// waitingByte is the offset of a byte in the lock file. A waiting writer locks this
+// byte to announce itself to readers. The lock of the folder covers all bytes before
+// it. Locks may cover bytes beyond the end of a file.
 const waitingByte = 1 << 40
 
-// announce tells readers that a writer waits, until the result is closed. A second
-// waiting writer shares the announcement of the first.
+// announce shows readers that a writer waits, until the caller closes the result. If
+// another writer has announced itself, that announcement serves both. It returns nil
+// if the file cannot be opened.
 func (disk) announce(path string) io.Closer {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -105,19 +113,24 @@ func writerWaits(file *os.File) bool {
 	return syscall.FcntlFlock(file.Fd(), getLock, &found) == nil && found.Type == syscall.F_WRLCK
 }
 
+// Unwrap returns the file system below.
 func (d disk) Unwrap() vfs.FS { return d.FS }
 
 // A descriptorLock is a file with a lock of its open file description.
 type descriptorLock struct{ *os.File }
 
-// Close releases the lock and closes the file. To close the file alone would not release
-// the lock while a forked child, which inherits the description, has not called exec.
+// Close releases the lock and closes the file. It releases the lock explicitly,
+// because a forked child that has not called exec yet shares the description and
+// would keep the lock.
 func (l descriptorLock) Close() error {
 	err := syscall.FcntlFlock(l.Fd(), setLock, &syscall.Flock_t{Type: syscall.F_UNLCK})
 	return errors.Join(err, l.File.Close())
 }
 
-// lockFile locks a file until it is closed.
+// lockFile locks a file without waiting; the lock lasts until the description is
+// closed. It returns ErrLocked or ErrReading if another description has a lock,
+// ErrUnsupported if the file system has no such locks, and otherwise an
+// *os.PathError.
 func lockFile(file *os.File, kind int16) error {
 	err := syscall.FcntlFlock(file.Fd(), setLock, &syscall.Flock_t{Type: kind, Len: waitingByte})
 	switch {
@@ -131,8 +144,9 @@ func lockFile(file *os.File, kind int16) error {
 	return &os.PathError{Op: "lock", Path: file.Name(), Err: err}
 }
 
-// readersOrWriter returns ErrLocked if a writer has the lock and ErrReading otherwise,
-// also if the lock was just released: a retry then costs one pause.
+// readersOrWriter returns ErrLocked if a writer has the lock and ErrReading
+// otherwise. It also returns ErrReading if the lock was just released, which costs
+// the caller one retry.
 func readersOrWriter(file *os.File) error {
 	found := syscall.Flock_t{Type: syscall.F_RDLCK, Len: waitingByte}
 	if err := syscall.FcntlFlock(file.Fd(), getLock, &found); err == nil && found.Type != syscall.F_WRLCK {
@@ -141,8 +155,8 @@ func readersOrWriter(file *os.File) error {
 	return ErrLocked
 }
 
-// Users returns the other processes that have a file open, of which this process may
-// read the descriptors.
+// Users returns the IDs of the other processes that have a file open. It finds only
+// the processes whose descriptors this process may read in /proc.
 func Users(path string) []int {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {

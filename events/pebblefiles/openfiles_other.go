@@ -2,5 +2,6 @@
 
 package pebblefiles
 
-// maxOpenTables returns the number of tables that a reader holds open at most.
+// maxOpenTables returns the maximum number of tables that a reader holds open: 1024,
+// because the limit of this system is not known.
 func maxOpenTables() int { return 1 << 10 }

@@ -12,23 +12,26 @@ import (
 )
 
 // A Pinned is a read-only file system with an unchanging view of the folder of a
-// database. It holds an open handle of each table, because Pebble opens tables when it
-// first reads them: a writer may remove or replace the files meanwhile. Pebble reads
-// logs and manifests only while it opens the database, so those are not held. A Pinned
-// writes nothing: it needs no space, and a killed reader leaves no files.
+// database. It holds an open handle of each table: Pebble opens a table when it first
+// reads it, and a writer may have removed or replaced the file by then. Pebble reads
+// logs and manifests only while it opens the database, so the Pinned does not hold
+// them. A Pinned writes no file: it needs no space, and a killed reader leaves no
+// files behind.
 type Pinned struct {
-	vfs.FS   // read-only
-	path     string
+	vfs.FS                       // read-only
+	path     string              // the folder
 	tables   map[string]vfs.File // open tables, by path
-	lock     io.Closer           // nil: no lock excludes a writer
-	found    []fileStamp         // the files in the folder
+	lock     io.Closer           // the shared lock; nil: no lock excludes a writer
+	found    []fileStamp         // the files in the folder at Pin
 	complete bool                // tables has every table
 }
 
 // Pin locks a database for a reader and opens its tables. The lock file may be in
 // another folder, and dir need not exist. Pin returns ErrLocked if a writer has the
-// lock. After opening the database through the Pinned the caller calls Release, and
-// Close after closing the database.
+// lock.
+//
+// The caller opens the database through the Pinned and then calls Release, so that
+// writers can continue. It calls Close after it has closed the database.
 func Pin(storage vfs.FS, lock, dir string) (*Pinned, error) {
 	p := &Pinned{FS: ReadOnly(storage), path: dir, tables: map[string]vfs.File{}}
 	var err error
@@ -41,8 +44,9 @@ func Pin(storage vfs.FS, lock, dir string) (*Pinned, error) {
 	return p, nil
 }
 
-// openTables opens the tables, unless there are too many. It skips a table that was
-// removed meanwhile: it is not part of the database, or Settled reports the change.
+// openTables opens the tables, unless there are more than maxOpenTables. It skips a
+// table that was removed since the folder was listed: the table is not part of the
+// database, or Settled reports the change.
 func (p *Pinned) openTables() error {
 	var err error
 	if p.found, err = fileStamps(p.FS, p.path); err != nil {
@@ -78,8 +82,9 @@ func (p *Pinned) Release() error {
 	return err
 }
 
-// Settled reports whether the folder was unchanged since Pin: the lock was held, or
-// there is no lock and no file was added, removed or written.
+// Settled reports whether the folder has not changed since Pin. If the lock is held,
+// it has not. Without a lock Settled compares the names, sizes and times of the
+// files. The caller calls it after it has opened the database.
 func (p *Pinned) Settled() bool {
 	if p.lock != nil {
 		return true
@@ -88,12 +93,13 @@ func (p *Pinned) Settled() bool {
 	return err == nil && slices.Equal(found, p.found)
 }
 
-// Holds reports whether the folder had a file of a database.
+// Holds reports whether the folder had a file of a database at Pin.
 func (p *Pinned) Holds() bool {
 	return slices.ContainsFunc(p.found, func(f fileStamp) bool { return KindOf(f.name) != Other })
 }
 
-// A fileStamp identifies a version of a file.
+// A fileStamp identifies a version of a file by its name, size and time of the last
+// write.
 type fileStamp struct {
 	name  string
 	bytes int64
@@ -121,7 +127,8 @@ func fileStamps(storage vfs.FS, dir string) ([]fileStamp, error) {
 	return found, nil
 }
 
-// Open opens a file; for a table it returns the handle that is open.
+// Open opens a file for reading. For a pinned table it returns the handle that is
+// open.
 func (p *Pinned) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
 	if file, ok := p.tables[name]; ok {
 		return sharedFile{file}, nil
@@ -129,7 +136,7 @@ func (p *Pinned) Open(name string, options ...vfs.OpenOption) (vfs.File, error) 
 	return p.FS.Open(name, options...)
 }
 
-// Close closes the tables and releases the lock.
+// Close closes the tables and releases the lock. The database must be closed before.
 func (p *Pinned) Close() error {
 	var errs []error
 	for _, file := range p.tables {
@@ -150,13 +157,13 @@ func (p *Pinned) Unwrap() vfs.FS { return p.FS }
 // all uses share the handle.
 type sharedFile struct{ vfs.File }
 
-// Close does nothing: the Pinned closes the handle.
+// Close keeps the handle open; Pinned.Close closes it.
 func (sharedFile) Close() error { return nil }
 
 // The timing of a reader without a lock.
 const (
-	unsettledTries = 20
-	unsettledPause = 50 * time.Millisecond
+	unsettledTries = 20                    // attempts
+	unsettledPause = 50 * time.Millisecond // between two attempts
 )
 
 // ReadPinned pins a database, calls open to open it through the Pinned, and releases the

@@ -8,12 +8,14 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// ReadOnly returns a file system that refuses every change with EROFS. Its locks always
-// succeed: the caller makes sure that no process writes.
+// ReadOnly returns a file system that refuses every change with EROFS. Its locks
+// always succeed and exclude no process: the caller ensures that no process writes.
 func ReadOnly(storage vfs.FS) vfs.FS { return readOnlyFS{storage} }
 
+// A readOnlyFS is the file system of ReadOnly.
 type readOnlyFS struct{ vfs.FS }
 
+// errReadOnly returns the error of a refused change.
 func errReadOnly(op, name string) error { return &fs.PathError{Op: op, Path: name, Err: syscall.EROFS} }
 
 func (readOnlyFS) Create(name string, _ vfs.DiskWriteCategory) (vfs.File, error) {
@@ -36,8 +38,9 @@ func (readOnlyFS) MkdirAll(name string, _ fs.FileMode) error { return errReadOnl
 func (readOnlyFS) Lock(string) (io.Closer, error)            { return io.NopCloser(nil), nil }
 func (r readOnlyFS) Unwrap() vfs.FS                          { return r.FS }
 
-// ReportDamages returns a file system that returns a Damage for a read of damaged bytes
-// of a table. It matches files by name, in any folder.
+// ReportDamages returns a file system over storage. A read of damaged bytes of a
+// table returns the Damage and no bytes; Pebble then skips the block. It matches
+// files by name, in any folder. It ignores damages without a length.
 func ReportDamages(storage vfs.FS, damages []*Damage) vfs.FS {
 	a := damagedFS{FS: storage, damages: map[string][]*Damage{}}
 	for _, d := range damages {
@@ -48,11 +51,13 @@ func ReportDamages(storage vfs.FS, damages []*Damage) vfs.FS {
 	return a
 }
 
+// A damagedFS is the file system of ReportDamages.
 type damagedFS struct {
 	vfs.FS
-	damages map[string][]*Damage
+	damages map[string][]*Damage // by name of the table
 }
 
+// Open opens a file. A table with damages is opened as a damagedFile.
 func (a damagedFS) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
 	file, err := a.FS.Open(name, options...)
 	if damages := a.damages[a.PathBase(name)]; err == nil && len(damages) > 0 {
@@ -63,12 +68,13 @@ func (a damagedFS) Open(name string, options ...vfs.OpenOption) (vfs.File, error
 
 func (a damagedFS) Unwrap() vfs.FS { return a.FS }
 
-// A damagedFile is a table with damaged bytes. Pebble reads tables with ReadAt alone.
+// A damagedFile is a table with damaged bytes. Pebble reads tables only with ReadAt.
 type damagedFile struct {
 	vfs.File
 	damages []*Damage
 }
 
+// ReadAt returns the first Damage that overlaps the read bytes, or reads them.
 func (h *damagedFile) ReadAt(p []byte, at int64) (int, error) {
 	for _, d := range h.damages {
 		if at < d.Offset+d.Length && d.Offset < at+int64(len(p)) {

@@ -9,15 +9,15 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The room that reopening a database needs, besides the size of its logs: Pebble writes
-// the records of the logs to tables and starts new logs.
+// The room that reopening a database needs besides the size of its logs. Pebble
+// writes the records of the logs to tables and starts new logs.
 const (
-	roomBytes = 4 << 20
-	roomFiles = 16
+	roomBytes = 4 << 20 // bytes
+	roomFiles = 16      // open files
 )
 
 // Exhausted reports whether an error means a full disk, an exceeded quota or too many
-// open files: conditions that end when there is room.
+// open files. These conditions end when there is room again; a caller may then retry.
 func Exhausted(err error) bool {
 	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE} {
 		if errors.Is(err, cause) {
@@ -29,13 +29,13 @@ func Exhausted(err error) bool {
 
 // The first and the longest pause between two checks for room.
 const (
-	firstLook = 20 * time.Millisecond
-	laterLook = 5 * time.Second
+	firstLook = 20 * time.Millisecond // first pause
+	laterLook = 5 * time.Second       // longest pause
 )
 
-// AwaitRoom calls room with exponential backoff until it returns nil, then resume, and
-// repeats both until resume returns true. It returns false as soon as lost or closing is
-// closed.
+// AwaitRoom waits until a database can be reopened and returns true. It calls room
+// after growing pauses until room returns nil, then resume, and repeats both until
+// resume returns true. It returns false as soon as lost or closing is closed.
 func AwaitRoom(lost, closing <-chan struct{}, room func() error, resume func() bool) bool {
 	waits := backoff.NewExponentialBackOff()
 	waits.InitialInterval, waits.MaxInterval = firstLook, laterLook
@@ -53,9 +53,10 @@ func AwaitRoom(lost, closing <-chan struct{}, room func() error, resume func() b
 	}
 }
 
-// Room returns nil if a file system has room to reopen the database in a folder: for as
-// many bytes as its logs have, and for some open files. It tests that with a temporary
-// file of the given name, which a kill may leave behind.
+// Room returns nil if a file system has room to reopen the database in a folder: as
+// many bytes as its logs have and 4 MiB more, and 16 open files. It tests that with a
+// temporary file of the given name, which it writes, syncs and removes. A kill may
+// leave the file.
 func Room(storage vfs.FS, dir, name string) (err error) {
 	list, err := List(storage, dir)
 	if err != nil {

@@ -64,18 +64,22 @@ func sealOf(storage vfs.FS, dir string, end uint64) ([]byte, error) {
 	return sealEnd(text), nil
 }
 
+// sealBegin returns the lines of a seal before the files.
 func sealBegin(end uint64) []byte { return fmt.Appendf([]byte(sealTitle), "end %d\n", end) }
 
+// sealEnd appends the line with the checksum of text.
 func sealEnd(text []byte) []byte {
 	return fmt.Appendf(text, "sum %08x\n", crc32.Checksum(text, castagnoli))
 }
 
-// isSealed reports whether a seal lists a file with this name.
+// isSealed reports whether a seal lists a file with this name. It lists no lock file,
+// no temporary file and not itself.
 func isSealed(name string) bool {
 	return name != "LOCK" && name != sealName && !strings.HasSuffix(name, ".new") && !strings.ContainsAny(name, " \n")
 }
 
-// sumOf returns the sum of a file in a seal.
+// sumOf returns the checksum of a file in a seal: tableSum of a table, noSum for a
+// blob file, and otherwise the CRC-32C of the whole content.
 func sumOf(storage vfs.FS, dir string, f File) (string, error) {
 	switch f.Kind {
 	case Table:
@@ -92,12 +96,15 @@ func sumOf(storage vfs.FS, dir string, f File) (string, error) {
 	return fmt.Sprintf("%08x", sum.Sum32()), errors.Join(err, file.Close())
 }
 
-// Unseal compares the folder of a database with its seal, before it is opened for
-// writing, and then removes the list of files from the seal, durably. It returns the
-// number of the seal, or 0 without a seal. The number stays until the next Seal, so that
-// it counts after any number of kills. If a file differs, Unseal returns an [ErrDamaged]
-// that names it and keeps the seal. If a program without seals opened the database since,
-// it compares only the number. Files of a newer version are an [ErrNewerVersion].
+// Unseal compares the folder of a database with its seal before the database is
+// opened for writing. It then removes the list of files from the seal, durably,
+// because the database will change them. It returns the number of the seal, or 0
+// without a seal. The number stays in the seal until the next Seal, so it is known
+// after any number of kills.
+//
+// If a file differs, Unseal returns an [ErrDamaged] that names it, and keeps the
+// seal. If a program without seals has opened the database since, only the number
+// counts. Files of a newer version are an [ErrNewerVersion].
 func Unseal(storage vfs.FS, dir string) (end uint64, err error) {
 	end, ok, err := compareSeal(storage, dir)
 	if err != nil || !ok {
@@ -113,7 +120,8 @@ func Intact(storage vfs.FS, dir string) (end uint64, err error) {
 	return end, err
 }
 
-// compareSeal compares a folder with its seal, and reports whether it has one.
+// compareSeal compares a folder with its seal. ok reports whether there is a seal
+// that the files match. It returns the first damage as the error.
 func compareSeal(storage vfs.FS, dir string) (end uint64, ok bool, err error) {
 	if err := CheckVersion(storage, dir); err != nil {
 		return 0, false, err
@@ -139,8 +147,9 @@ func compareSeal(storage vfs.FS, dir string) (end uint64, ok bool, err error) {
 	return end, err == nil, err
 }
 
-// Sealed returns the number in the seal of a database, or 0 without a readable seal, and
-// whether the database was closed cleanly after its last use. It changes nothing.
+// Sealed reports whether a database was closed cleanly after its last use. end is the
+// number in its seal, or 0 without a readable seal. It does not compare or change
+// files.
 func Sealed(storage vfs.FS, dir string) (end uint64, closed bool) {
 	text, err := readFile(storage, storage.PathJoin(dir, sealName))
 	if err != nil {
@@ -154,7 +163,8 @@ func Sealed(storage vfs.FS, dir string) (end uint64, closed bool) {
 	return end, err == nil && !outdated(list, lines)
 }
 
-// sealDamages returns the files that differ from the seal, if there is a seal.
+// sealDamages returns a Damage for each file that differs from the seal. It returns
+// no damage without a seal, and an error for an unreadable one.
 func sealDamages(storage vfs.FS, dir string, list []File) ([]*Damage, error) {
 	text, err := readFile(storage, storage.PathJoin(dir, sealName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -167,7 +177,9 @@ func sealDamages(storage vfs.FS, dir string, list []File) ([]*Damage, error) {
 	return damages, err
 }
 
-// compare returns the number in a seal, and the files that differ from it.
+// compare returns the number in a seal, and a Damage for each file that is missing or
+// differs. It returns no damages for an outdated seal. A table with a damaged block
+// counts as the sealed one: only reads of the block fail.
 func compare(storage vfs.FS, dir string, list []File, text []byte) (uint64, []*Damage, error) {
 	end, lines, err := parseSeal(text)
 	if err != nil {
@@ -205,9 +217,9 @@ func compare(storage vfs.FS, dir string, list []File, text []byte) (uint64, []*D
 	return end, damages, nil
 }
 
-// hasDamagedBlock reports whether a block of a table does not match its sum. Then the
-// table is the sealed one with damaged blocks: their readers get errors, and the other
-// blocks can be read.
+// hasDamagedBlock reports whether a block of a table does not match its checksum.
+// Then the table is taken for the sealed one with damaged blocks. Reads of these
+// blocks return errors, and all other blocks can be read.
 func hasDamagedBlock(storage vfs.FS, dir string, f File) bool {
 	return len(checkTable(context.Background(), storage, storage.PathJoin(dir, f.Name), f)) > 0
 }
@@ -242,7 +254,8 @@ type sealLine struct {
 	sum   string
 }
 
-// parseSeal parses a seal. A malformed one is a Damage.
+// parseSeal returns the number and the lines of a seal. It returns a Damage if the
+// checksum does not match or a line is invalid.
 func parseSeal(text []byte) (end uint64, lines []sealLine, err error) {
 	bad := func(why string) (uint64, []sealLine, error) {
 		return 0, nil, &Damage{File: sealName, Offset: -1, Why: why}
@@ -284,7 +297,7 @@ func WriteFile(storage vfs.FS, dir, name string, content []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = file.Write(bytes.Clone(content)) // Write may change what it is given
+	_, err = file.Write(bytes.Clone(content)) // Write may change its argument
 	if err == nil {
 		err = file.Sync()
 	}
@@ -328,7 +341,7 @@ func MakeDirs(storage vfs.FS, dir string) error {
 	return nil
 }
 
-// SyncDir makes the entries of a folder durable.
+// SyncDir makes the entries of a folder durable: created, renamed and removed files.
 func SyncDir(storage vfs.FS, dir string) error {
 	if dir == "" {
 		dir = "."

@@ -17,7 +17,8 @@ import (
 // noSum is the sum in a seal of a table whose sum is unknown.
 const noSum = "-"
 
-// summedBlocks bounds the blocks of records that the sum of a table covers.
+// summedBlocks bounds the blocks of records that the checksum of a table covers, so
+// that closing a large database reads little of it.
 const summedBlocks = 16
 
 // tableSum returns a CRC-32C that distinguishes a table from others of its name and

@@ -9,19 +9,19 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A Tear is a position in a log or a manifest after which Pebble reads nothing although
-// the file goes on: whole records follow, or the record there has one flipped bit. Pebble
-// treats it as the end that a power cut left.
+// A Tear is a place in a log or a manifest after which Pebble reads no record
+// although the file continues: whole records follow, or the record there has one
+// flipped bit. Pebble treats the place as the end that a power cut left.
 type Tear struct {
-	File    string
+	File    string   // name in the folder
 	Offset  int64    // of the first unreadable byte
 	Certain bool     // the file is damaged: a power cut cannot cause this
-	Before  [][]byte // the records before it
-	Behind  [][]byte // the whole records after it
-	why     string
+	Before  [][]byte // the payloads of the records before the offset
+	Behind  [][]byte // the payloads of the whole records after the offset
+	why     string   // the reason for the text of Damage
 }
 
-// Damage returns the tear as a Damage.
+// Damage returns the tear as a Damage with the number of whole records after it.
 func (t *Tear) Damage() *Damage {
 	why := t.why
 	if n := len(t.Behind); n > 0 {
@@ -30,8 +30,10 @@ func (t *Tear) Damage() *Damage {
 	return &Damage{File: t.File, Offset: t.Offset, Why: why}
 }
 
-// findTear reads a log or a manifest to the position where Pebble stops, and searches
-// the bytes after it. It returns nil if no damage is possible.
+// findTear reads a log or a manifest to the place where Pebble stops, and searches
+// the bytes after it for whole records. It returns nil if the place is a regular end,
+// or an end that only a power cut can have left. A manifest that cannot be read to
+// its end always has a tear.
 func findTear(name string, f chunkFile) *Tear {
 	t := &Tear{File: name}
 	var at int
@@ -48,8 +50,9 @@ func findTear(name string, f chunkFile) *Tear {
 	return nil
 }
 
-// readRecords returns the offset at which Pebble stops reading, the records before it,
-// and the reason.
+// readRecords reads records as Pebble does. It returns the offset at which Pebble
+// stops, the payloads of the records before it, and the reason. If the file ends
+// within a record, the offset is the start of that record.
 func (f chunkFile) readRecords() (at int, records [][]byte, why string) {
 	var open assembler
 	begun := 0 // offset of the incomplete record
@@ -84,8 +87,11 @@ func (f chunkFile) readRecords() (at int, records [][]byte, why string) {
 	return at, records, "it cannot be read further"
 }
 
-// searchBehind searches the bytes after the tear for chunks of this file, at every
-// offset, because the damage may hide the length of a chunk.
+// searchBehind searches the bytes after the tear for chunks of this file and appends
+// the records that they form to t.Behind. It looks at every offset, because the
+// damage may have hidden the length of a chunk. It sets t.Certain if a later chunk
+// says that the log was synced beyond the tear: a power cut cannot remove synced
+// bytes.
 func (f chunkFile) searchBehind(t *Tear) {
 	var open assembler
 	next := int(t.Offset) + 1
@@ -112,19 +118,20 @@ func (f chunkFile) searchBehind(t *Tear) {
 	}
 }
 
-// gap reports whether only the padding of a block is between two offsets.
+// gap reports whether the bytes between two chunks are only the padding of a block,
+// so that the second chunk continues the record of the first.
 func (f chunkFile) gap(from, to int) bool {
 	rest := f.data[from:to]
 	return to%blockLen == 0 && len(rest) < syncedHeader && (len(rest) < chunkHeader || padding(rest))
 }
 
-// An assembler joins the chunks of a record.
+// An assembler joins the chunks of a record. The zero assembler has no record.
 type assembler struct {
 	parts []byte // chunks so far; nil: no record has begun
 }
 
-// add adds a chunk and returns the record if it is complete. It ignores a chunk that
-// does not continue the record, as Pebble does.
+// add adds a chunk and returns the record if the chunk completes it, or nil. It
+// ignores a chunk that does not continue a record, as Pebble does.
 func (r *assembler) add(c chunk) []byte {
 	switch {
 	case c.kind == fullChunk:
@@ -161,16 +168,17 @@ func tearInFile(storage vfs.FS, path string) (*Tear, error) {
 	return findTear(name, f), nil
 }
 
-// A Replay is a file system that checks each log and manifest for a Tear before Pebble
-// reads it to open a database.
+// A Replay is a file system through which a database is opened. It checks each log
+// and manifest for a Tear before Pebble reads it.
 type Replay struct {
 	vfs.FS
-	judge func(*Tear) error
-	done  atomic.Bool
+	judge func(*Tear) error // of NewReplay
+	done  atomic.Bool       // the database is open; files are no longer checked
 }
 
-// NewReplay returns a Replay over a file system. It calls judge for each [Tear]; an error
-// of judge fails the opening before it changes a file.
+// NewReplay returns a Replay over a file system. It calls judge for each [Tear]. If
+// judge returns an error, opening the database fails with it before a file is
+// changed. If judge returns nil, Pebble ignores the records after the tear.
 func NewReplay(storage vfs.FS, judge func(*Tear) error) *Replay {
 	return &Replay{FS: storage, judge: judge}
 }
@@ -189,7 +197,8 @@ func (r *Replay) Open(name string, options ...vfs.OpenOption) (vfs.File, error) 
 	return r.FS.Open(name, options...)
 }
 
-// inspect calls judge if a file has a Tear.
+// inspect calls judge if a file has a Tear, and returns its error. It reads the whole
+// file.
 func (r *Replay) inspect(name string) error {
 	tear, err := tearInFile(r.FS, name)
 	if err != nil || tear == nil {
