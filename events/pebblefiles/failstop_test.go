@@ -34,7 +34,7 @@ func filesOf(t testing.TB, storage vfs.FS, dir string) map[string]string {
 	return files
 }
 
-// After the failure nothing reaches the storage. Writes of a log, a manifest and a
+// After the failure no write reaches the storage. Writes of a log, a manifest and a
 // folder succeed; writes of a table return the failure.
 func TestStoppedFileSystemChangesNothing(t *testing.T) {
 	t.Parallel()
@@ -138,8 +138,8 @@ func TestFailedSyncNeverPasses(t *testing.T) {
 	}
 }
 
-// Files in the excluded folder are written past the file system: their failures stop
-// nothing, and they can be written after a failure.
+// Files in the excluded folder are written directly to the storage. Their failures do
+// not stop the file system, and they can be written after a failure.
 func TestExcludedFolderStopsNothing(t *testing.T) {
 	t.Parallel()
 	full := func(op errorfs.Op) error {

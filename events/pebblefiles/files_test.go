@@ -105,8 +105,8 @@ func TestASealIsTakenAwayOnlyFromWhatWasSealed(t *testing.T) {
 	}
 }
 
-// A program that knows no seals may have opened the database since. What the seal
-// says of the files counts no more; what was there when it was closed does.
+// A program without seals may have opened the database since. The list of files in
+// the seal then no longer counts, and its number still does.
 func TestASealThatIsOutdatedCountsForItsNumberAlone(t *testing.T) {
 	t.Parallel()
 	storage := database(t)

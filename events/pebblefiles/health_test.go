@@ -14,7 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// A sync that takes long is noted while it runs, and with what it is of.
+// A long sync is recorded while it runs, with its operation and file.
 func TestASlowSyncIsNoted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestASlowSyncIsNoted(t *testing.T) {
 	})
 }
 
-// A compaction that fails is noted, though nobody waits for it.
+// A failed compaction is recorded, although no caller waits for it.
 func TestAFailedCompactionIsNoted(t *testing.T) {
 	t.Parallel()
 	var broken atomic.Bool

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A folder is one folder, whatever it is called: the lock in it is had once.
+// A folder can be locked once in a process, under any of its names.
 func TestAFolderIsLockedOnceByWhateverName(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
