@@ -18,6 +18,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded/layout"
 	"github.com/settlement-ledger/ledger/events/embedded/storedir"
+	"github.com/settlement-ledger/ledger/events/pebblefiles/filestest"
 )
 
 // An attempt is an append whose outcome may be open.
@@ -28,46 +29,36 @@ type attempt struct {
 	acked   bool
 }
 
-// A cutter cuts the power before one operation of the file system: it
-// keeps a copy of the files that survive.
-type cutter struct {
-	storage *vfs.MemFS
-	rng     *rand.Rand
-	percent int
-	mu      struct {
-		sync.Mutex
-		left  int // operations until the cut
-		clone *vfs.MemFS
-		now   progress // of the writer
-		then  progress // at the cut
-	}
+// progress is the model of a history: how many appends its writer has begun, and how many
+// the store has acknowledged. It is safe for concurrent use.
+type progress struct {
+	mu    sync.Mutex
+	count progressCount
 }
 
-// progress is how far a writer came: what it had repeated, and how many appends
-// it had begun and had acknowledged.
-type progress struct{ settled, begun, acked int }
-
-func (c *cutter) String() string { return "cutter" }
-
-func (c *cutter) MaybeError(op errorfs.Op) error {
-	if op.Kind.ReadOrWrite() == errorfs.OpIsRead {
-		return nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.mu.left--; c.mu.left == 0 {
-		c.mu.clone = c.storage.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: c.percent, RNG: c.rng})
-		c.mu.then = c.mu.now
-	}
-	return nil
+// A progressCount is one state of a progress.
+type progressCount struct {
+	settled      bool // the store has decided each append of the lives before
+	begun, acked int  // in this life
 }
 
-func (c *cutter) note(p progress) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.mu.now.settled += p.settled
-	c.mu.now.begun += p.begun
-	c.mu.now.acked += p.acked
+func (p *progress) note(change func(*progressCount)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change(&p.count)
+}
+
+func (p *progress) copy() progressCount {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.count
+}
+
+// cutAt returns a cutter that cuts the power once, before the operation of this number, the
+// first being 1.
+func cutAt[M any](storage *vfs.MemFS, rng *rand.Rand, left, percent int, model func() M) *filestest.PowerCutter[M] {
+	due := func(errorfs.Op) bool { left--; return left == 0 }
+	return filestest.NewPowerCutter(storage, rng, due, func() int { return percent }, model)
 }
 
 // TestAPowerCutTakesNothingThatWasAcknowledged cuts the power of random
@@ -81,12 +72,19 @@ func TestAPowerCutTakesNothingThatWasAcknowledged(t *testing.T) {
 			storage := vfs.NewCrashableMem()
 			var history []attempt
 			p := newRecordWriter(byte(seed))
-			for round := range 3 {
-				storage, history = liveAndDie(t, storage, rng, p, history)
+			round, survived := 0, "a new store"
+			defer func() {
 				if t.Failed() {
-					t.Logf("in round %d", round)
+					t.Logf("in round %d, after %s", round, survived)
+				}
+			}()
+			for round = range 3 {
+				var cut filestest.Cut[progressCount]
+				cut, history = liveAndDie(t, storage, rng, p, history)
+				if t.Failed() {
 					return
 				}
+				storage, survived = cut.FS, cut.String()
 			}
 		})
 	}
@@ -94,16 +92,17 @@ func TestAPowerCutTakesNothingThatWasAcknowledged(t *testing.T) {
 
 // liveAndDie opens a store, checks it against the history, appends to it until
 // the power is cut, and returns what survived, with the history so far.
-func liveAndDie(t *testing.T, storage *vfs.MemFS, rng *rand.Rand, p recordWriter, history []attempt) (*vfs.MemFS, []attempt) {
-	c := &cutter{storage: storage, rng: rand.New(rand.NewPCG(rng.Uint64(), 2)), percent: rng.IntN(101)}
-	c.mu.left = 1 + rng.IntN(120)
-	s, err := Open(t.Context(), "store", Config{FS: errorfs.Wrap(storage, c)})
+func liveAndDie(t *testing.T, storage *vfs.MemFS, rng *rand.Rand, p recordWriter, history []attempt) (filestest.Cut[progressCount], []attempt) {
+	var model progress
+	percent := rng.IntN(101)
+	cutter := cutAt(storage, rand.New(rand.NewPCG(rng.Uint64(), 2)), 1+rng.IntN(120), percent, model.copy)
+	s, err := Open(t.Context(), "store", Config{FS: cutter.FS()})
 	must(t, err)
 	defer s.Close() // into the file system that is dead
 	lengths := settle(t, s, history)
-	c.note(progress{settled: 1})
+	model.note(func(c *progressCount) { c.settled = true })
 	base := len(history)
-	for i := 0; i < 40 && !c.cut(); i++ {
+	for i := 0; i < 40 && len(cutter.Cuts()) == 0; i++ {
 		stream := events.Stream(fmt.Sprintf("s-%d", rng.IntN(3)))
 		size := rng.IntN(200)
 		if rng.IntN(10) == 0 {
@@ -111,9 +110,9 @@ func liveAndDie(t *testing.T, storage *vfs.MemFS, rng *rand.Rand, p recordWriter
 		}
 		a := attempt{stream: stream, after: lengths[stream], records: p.records(1+rng.IntN(4), size)}
 		history = append(history, a)
-		c.note(progress{begun: 1})
+		model.note(func(c *progressCount) { c.begun++ })
 		must(t, s.Append(t.Context(), a.stream, a.after, a.records...))
-		c.note(progress{acked: 1})
+		model.note(func(c *progressCount) { c.acked++ })
 		lengths[stream] += events.Revision(len(a.records))
 		if rng.IntN(8) == 0 {
 			must(t, s.SaveCheckpoint(t.Context(), "head", []byte(s.Head().String())))
@@ -122,28 +121,20 @@ func liveAndDie(t *testing.T, storage *vfs.MemFS, rng *rand.Rand, p recordWriter
 			must(t, s.db.Flush())
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.mu.clone == nil { // it lived on; cut it now
-		c.mu.clone = storage.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: c.percent, RNG: c.rng})
-		c.mu.then = c.mu.now
+	if len(cutter.Cuts()) == 0 {
+		cutter.CutNow()
 	}
-	history = history[:base+c.mu.then.begun]
+	cut := cutter.Cuts()[0]
+	history = history[:base+cut.Model.begun]
 	for i := range history {
 		switch {
 		case i >= base:
-			history[i].acked = i < base+c.mu.then.acked
-		case c.mu.then.settled == 1:
+			history[i].acked = i < base+cut.Model.acked
+		case cut.Model.settled:
 			history[i].acked = true
 		}
 	}
-	return c.mu.clone, history
-}
-
-func (c *cutter) cut() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.mu.clone != nil
+	return cut, history
 }
 
 // settle checks that a store holds what was acknowledged, in order, and of an
@@ -215,57 +206,41 @@ func TestAPowerCutWhileOpeningTakesNothing(t *testing.T) {
 	for seed := range uint64(repeats(1, 10)) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		for left := 1; ; left++ {
-			c := &cutter{storage: storage.CrashClone(vfs.CrashCloneCfg{}), rng: rng, percent: 50}
-			c.mu.left = left
-			must(t, open(t, errorfs.Wrap(c.storage, c)).Close())
-			if !c.cut() {
+			none := func() struct{} { return struct{}{} }
+			cutter := cutAt(storage.CrashClone(vfs.CrashCloneCfg{}), rng, left, 50, none)
+			must(t, open(t, cutter.FS()).Close())
+			if len(cutter.Cuts()) == 0 {
 				break
 			}
-			after, err := Open(t.Context(), "store", Config{FS: c.mu.clone})
-			if err != nil {
-				t.Errorf("seed %d, cut before operation %d of opening: %v", seed, left, err)
-				continue
+			cutter.Check(t, fmt.Sprintf("seed %d, cut before operation %d of opening", seed, left), func(c filestest.Cut[struct{}]) {
+				after, err := Open(t.Context(), "store", Config{FS: c.FS})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if n := len(all(t, after)); n != 5 {
+					t.Errorf("the store holds %d records, want 5", n)
+				}
+				must(t, after.Close())
+			})
+			if t.Failed() {
+				return
 			}
-			if n := len(all(t, after)); n != 5 {
-				t.Errorf("seed %d, cut before operation %d of opening: %d records are there, want 5", seed, left, n)
-			}
-			must(t, after.Close())
 		}
 	}
 }
 
-// An unsyncedLogFS ignores syncs of logs, as a SIGKILL leaves them: the records are in
-// the memory of the system and not on the disk.
+// An unsyncedLogFS ignores each sync of a log, as a SIGKILL leaves them: the records are in
+// the memory of the system and not on the disk. Its locks exclude no other process, because
+// a killed process holds none.
 type unsyncedLogFS struct{ vfs.FS }
 
-func (d unsyncedLogFS) wrap(f vfs.File, name string, err error) (vfs.File, error) {
-	if err == nil && strings.HasSuffix(name, ".log") {
-		return unsyncedLogFile{f}, nil
-	}
-	return f, err
-}
-
-func (d unsyncedLogFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	f, err := d.FS.Create(name, c)
-	return d.wrap(f, name, err)
-}
-
-func (d unsyncedLogFS) ReuseForWrite(from, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	f, err := d.FS.ReuseForWrite(from, name, c)
-	return d.wrap(f, name, err)
-}
-
-func (d unsyncedLogFS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil } // a killed process holds no lock
-
-type unsyncedLogFile struct{ vfs.File }
-
-func (unsyncedLogFile) Sync() error     { return nil }
-func (unsyncedLogFile) SyncData() error { return nil }
+func (unsyncedLogFS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
 func TestRecordsSeenAfterAKillSurviveAPowerCut(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewCrashableMem()
-	first, err := Open(t.Context(), "store", Config{FS: unsyncedLogFS{storage}})
+	first, err := Open(t.Context(), "store", Config{FS: unsyncedLogFS{filestest.NewLyingSyncFS(storage, nil, 1)}})
 	must(t, err)
 	records := newRecordWriter(1).records(3, 50)
 	must(t, first.Append(t.Context(), "s-1", 0, records...))

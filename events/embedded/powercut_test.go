@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,6 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/pebblefiles/filestest"
 )
 
 // cutsVariable says how many power cuts TestPowerCuts makes of each kind. The
@@ -26,95 +27,60 @@ const cutsVariable = "LEDGER_TEST_POWER_CUTS"
 // cutsPerHistory is how often the power of one history is cut.
 const cutsPerHistory = 20
 
-// A cut holds the files that survive a power cut, and the appends acknowledged before.
-type cut struct {
-	storage *vfs.MemFS
-	acked   map[domain.EventID]bool // acknowledged before, by the first of an append's records
-	durable uint64                  // what Durable had returned before
+// promises is the model of a history of several writers: their appends, and which of them
+// the store has promised to keep. It is safe for concurrent use.
+type promises struct {
+	mu       sync.Mutex
+	attempts map[domain.EventID]attempt // by the first record of the append
+	kept     promised
 }
 
-// A powerCutter copies the files that a power cut would leave, before random operations
-// of a file system.
-type powerCutter struct {
-	storage *vfs.MemFS
-	mu      struct {
-		sync.Mutex
-		rng      *rand.Rand
-		one      int // cuts in how many operations
-		cuts     []cut
-		attempts map[domain.EventID]attempt
-		acked    map[domain.EventID]bool
-		durable  uint64
+// promised is one state of the promises of a store.
+type promised struct {
+	acked   map[domain.EventID]bool // acknowledged appends, by their first record
+	durable uint64                  // the highest result of Durable
+}
+
+func newPromises() *promises {
+	return &promises{attempts: map[domain.EventID]attempt{}, kept: promised{acked: map[domain.EventID]bool{}}}
+}
+
+func (p *promises) begin(a attempt) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.attempts[a.records[0].ID] = a
+}
+
+func (p *promises) acknowledge(a attempt) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kept.acked[a.records[0].ID] = true
+}
+
+func (p *promises) sync(durable uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kept.durable = max(p.kept.durable, durable)
+}
+
+func (p *promises) copy() promised {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return promised{maps.Clone(p.kept.acked), p.kept.durable}
+}
+
+// newPowerCutter returns a cutter that cuts the power before one operation in oneIn, at most
+// cutsPerHistory times.
+func newPowerCutter(storage *vfs.MemFS, rng *rand.Rand, oneIn int, p *promises) *filestest.PowerCutter[promised] {
+	made := 0
+	due := func(errorfs.Op) bool {
+		if made == cutsPerHistory || rng.IntN(oneIn) > 0 {
+			return false
+		}
+		made++
+		return true
 	}
-}
-
-func (b *powerCutter) String() string { return "blackout" }
-
-func (b *powerCutter) MaybeError(op errorfs.Op) error {
-	if op.Kind.ReadOrWrite() != errorfs.OpIsRead {
-		b.cut()
-	}
-	return nil
-}
-
-// cut cuts the power, at random.
-func (b *powerCutter) cut() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.mu.cuts) == cutsPerHistory || b.mu.rng.IntN(b.mu.one) > 0 {
-		return
-	}
-	acked := map[domain.EventID]bool{}
-	for id := range b.mu.acked {
-		acked[id] = true
-	}
-	b.mu.cuts = append(b.mu.cuts, cut{
-		storage: b.storage.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: b.mu.rng.IntN(101), RNG: b.mu.rng}),
-		acked:   acked,
-		durable: b.mu.durable,
-	})
-}
-
-// A lyingSyncFS ignores random syncs of logs and reports success.
-type lyingSyncFS struct {
-	vfs.FS
-	lies func() bool
-}
-
-func (f lyingSyncFS) wrap(file vfs.File, name string, err error) (vfs.File, error) {
-	if err == nil && strings.HasSuffix(name, ".log") {
-		return lyingSyncFile{file, f.lies}, nil
-	}
-	return file, err
-}
-
-func (f lyingSyncFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	file, err := f.FS.Create(name, c)
-	return f.wrap(file, name, err)
-}
-
-func (f lyingSyncFS) ReuseForWrite(from, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	file, err := f.FS.ReuseForWrite(from, name, c)
-	return f.wrap(file, name, err)
-}
-
-type lyingSyncFile struct {
-	vfs.File
-	lies func() bool
-}
-
-func (f lyingSyncFile) Sync() error {
-	if f.lies() {
-		return nil
-	}
-	return f.File.Sync()
-}
-
-func (f lyingSyncFile) SyncData() error {
-	if f.lies() {
-		return nil
-	}
-	return f.File.SyncData()
+	return filestest.NewPowerCutter(storage, rng, due, func() int { return rng.IntN(101) }, p.copy)
 }
 
 // TestPowerCuts cuts the power of random histories of several writers, before
@@ -134,12 +100,11 @@ func TestPowerCuts(t *testing.T) {
 			t.Parallel()
 			made, kept := 0, 0
 			for seed := uint64(0); made < cuts; seed++ {
-				b, log := live(t, seed, kind.durability, kind.lies)
-				for _, c := range b.mu.cuts {
-					name := fmt.Sprintf("seed %d, cut %d", seed, made)
-					kept += survives(t, name, c, b.mu.attempts, log, kind.durability, kind.lies)
+				cutter, attempts, log := live(t, seed, kind.durability, kind.lies)
+				cutter.Check(t, fmt.Sprintf("seed %d", seed), func(c filestest.Cut[promised]) {
+					kept += survives(t, c, attempts, log, kind.durability, kind.lies)
 					made++
-				}
+				})
 				if t.Failed() {
 					return
 				}
@@ -149,37 +114,32 @@ func TestPowerCuts(t *testing.T) {
 	}
 }
 
-// live has several writers append to a store, and returns the cuts that were
-// made meanwhile and all the records in their order.
-func live(t *testing.T, seed uint64, durability Durability, lies bool) (*powerCutter, []events.Entry) {
-	b := &powerCutter{storage: vfs.NewCrashableMem()}
-	b.mu.rng = rand.New(rand.NewPCG(seed, 7))
-	b.mu.one = 1 + b.mu.rng.IntN(12)
-	b.mu.attempts, b.mu.acked = map[domain.EventID]attempt{}, map[domain.EventID]bool{}
-	storage := vfs.FS(b.storage)
+// live has several writers append to a store. It returns the cutter with the cuts made
+// meanwhile, the appends by their first record, and all the records in their order.
+func live(t *testing.T, seed uint64, durability Durability, lies bool) (*filestest.PowerCutter[promised], map[domain.EventID]attempt, []events.Entry) {
+	model, disk := newPromises(), vfs.NewCrashableMem()
+	rng := rand.New(rand.NewPCG(seed, 7))
+	cutter := newPowerCutter(disk, rng, 1+rng.IntN(12), model)
+	storage := cutter.FS()
 	if lies {
-		storage = lyingSyncFS{storage, func() bool {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			return b.mu.rng.IntN(3) == 0
-		}}
+		storage = cutter.Wrap(filestest.NewLyingSyncFS(disk, rand.New(rand.NewPCG(seed, 8)), 3))
 	}
-	s, err := Open(t.Context(), "store", Config{FS: errorfs.Wrap(storage, b), Durability: durability})
+	s, err := Open(t.Context(), "store", Config{FS: storage, Durability: durability})
 	must(t, err)
 	var writing sync.WaitGroup
 	for w := range 4 {
 		rng := rand.New(rand.NewPCG(seed, uint64(w)))
 		p := newRecordWriter(byte(seed*4 + uint64(w)))
-		writing.Go(func() { b.write(t, s, rng, p, w) })
+		writing.Go(func() { model.write(t, s, rng, p, w) })
 	}
 	writing.Wait()
 	log := all(t, s)
 	must(t, s.Close())
-	return b, log
+	return cutter, model.attempts, log
 }
 
 // write is one of the writers, with streams of its own.
-func (b *powerCutter) write(t *testing.T, s *Store, rng *rand.Rand, p recordWriter, w int) {
+func (p *promises) write(t *testing.T, s *Store, rng *rand.Rand, writer recordWriter, w int) {
 	lengths := map[events.Stream]events.Revision{}
 	for range 12 {
 		stream := events.Stream(fmt.Sprintf("s-%d%d", w, rng.IntN(2)))
@@ -187,17 +147,13 @@ func (b *powerCutter) write(t *testing.T, s *Store, rng *rand.Rand, p recordWrit
 		if rng.IntN(20) == 0 {
 			size = 100_000
 		}
-		a := attempt{stream: stream, after: lengths[stream], records: p.records(1+rng.IntN(4), size)}
-		b.mu.Lock()
-		b.mu.attempts[a.records[0].ID] = a
-		b.mu.Unlock()
+		a := attempt{stream: stream, after: lengths[stream], records: writer.records(1+rng.IntN(4), size)}
+		p.begin(a)
 		if err := s.Append(t.Context(), a.stream, a.after, a.records...); err != nil {
 			t.Error(err)
 			return
 		}
-		b.mu.Lock()
-		b.mu.acked[a.records[0].ID] = true
-		b.mu.Unlock()
+		p.acknowledge(a)
 		lengths[stream] += events.Revision(len(a.records))
 		var err error
 		switch rng.IntN(12) {
@@ -212,36 +168,34 @@ func (b *powerCutter) write(t *testing.T, s *Store, rng *rand.Rand, p recordWrit
 			t.Error(err)
 		}
 		durable, _ := s.Durable().Parts()
-		b.mu.Lock()
-		b.mu.durable = max(b.mu.durable, durable)
-		b.mu.Unlock()
+		p.sync(durable)
 	}
 }
 
 // survives checks what a cut left, and returns how many records that is.
-func survives(t *testing.T, name string, c cut, attempts map[domain.EventID]attempt, log []events.Entry, durability Durability, lies bool) int {
+func survives(t *testing.T, c filestest.Cut[promised], attempts map[domain.EventID]attempt, log []events.Entry, durability Durability, lies bool) int {
 	t.Helper()
-	s, err := Open(t.Context(), "store", Config{FS: c.storage})
+	s, err := Open(t.Context(), "store", Config{FS: c.FS})
 	if err != nil {
 		if !lies || !errors.Is(err, events.ErrDamaged) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%v: %v", c, err)
 		}
 		return 0
 	}
 	defer func() {
 		if err := s.Close(); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%v: %v", c, err)
 		}
 	}()
 	entries, err := readAll(t.Context(), s)
 	if err != nil && (!lies || !errors.Is(err, events.ErrDamaged)) {
-		t.Errorf("%s: %v", name, err)
+		t.Errorf("%v: %v", c, err)
 	}
 	found := map[domain.EventID]bool{}
 	streams := map[events.Stream][]events.Entry{}
 	for i, e := range entries {
 		if want := log[i]; e.ID != want.ID || e.Position != want.Position || e.Stream != want.Stream || e.Revision != want.Revision || string(e.Data) != string(want.Data) {
-			t.Errorf("%s: entry %d is %s, want %s", name, i+1, e.ID, want.ID)
+			t.Errorf("%v: entry %d is %s, want %s", c, i+1, e.ID, want.ID)
 			return 0
 		}
 		found[e.ID] = true
@@ -258,21 +212,21 @@ func survives(t *testing.T, name string, c cut, attempts map[domain.EventID]atte
 			}
 		}
 		if there != 0 && there != len(a.records) {
-			t.Errorf("%s: %d of %d records of an append are there", name, there, len(a.records))
+			t.Errorf("%v: %d of %d records of an append are there", c, there, len(a.records))
 		}
-		if c.acked[id] && there == 0 && durability == Sync() && !lies {
-			t.Errorf("%s: an append that was acknowledged is lost", name)
+		if c.Model.acked[id] && there == 0 && durability == Sync() && !lies {
+			t.Errorf("%v: an append that was acknowledged is lost", c)
 		}
 	}
-	if !lies && uint64(len(entries)) < c.durable {
-		t.Errorf("%s: %d records are there, and %d were durable", name, len(entries), c.durable)
+	if !lies && uint64(len(entries)) < c.Model.durable {
+		t.Errorf("%v: %d records are there, and %d were durable", c, len(entries), c.Model.durable)
 	}
 	if !lies {
 		// A disk that lies can lose records that stand before a checkpoint in an
 		// older log. A view then finds that its event is not there.
 		checkpointIsBehind(t, s)
 	}
-	goesOn(t, name, s, streams)
+	goesOn(t, c.String(), s, streams)
 	return len(entries)
 }
 

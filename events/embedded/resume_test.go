@@ -16,6 +16,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded/integrity"
+	"github.com/settlement-ledger/ledger/events/pebblefiles/filestest"
 )
 
 // A failingDisk is a file system that refuses operations, as a full disk does or a process
@@ -284,16 +285,13 @@ func fills(t *testing.T, seed uint64) (paused int) {
 	t.Helper()
 	memory := vfs.NewCrashableMem()
 	disk := &failingDisk{FS: memory}
-	b := &powerCutter{storage: memory}
-	b.mu.rng = rand.New(rand.NewPCG(seed, 9))
-	b.mu.one = 20
-	b.mu.attempts, b.mu.acked = map[domain.EventID]attempt{}, map[domain.EventID]bool{}
-	s, err := Open(t.Context(), "store", Config{FS: disk})
+	model := newPromises()
+	cutter := newPowerCutter(memory, rand.New(rand.NewPCG(seed, 9)), 20, model)
+	s, err := Open(t.Context(), "store", Config{FS: cutter.Wrap(disk)})
 	must(t, err)
 	disk.mu.Lock()
 	rng, left := rand.New(rand.NewPCG(seed, 10)), 0
-	disk.mu.before = func(op string) {
-		b.cut()
+	disk.mu.before = func(string) {
 		disk.mu.Lock()
 		defer disk.mu.Unlock()
 		switch left--; {
@@ -316,9 +314,7 @@ func fills(t *testing.T, seed uint64) (paused int) {
 			stream, length := events.Stream(fmt.Sprintf("s-%d0", w)), events.Revision(0)
 			for i := range 10 {
 				a := attempt{stream: stream, after: length, records: p.records(1+rng.IntN(4), rng.IntN(300))}
-				b.mu.Lock()
-				b.mu.attempts[a.records[0].ID] = a
-				b.mu.Unlock()
+				model.begin(a)
 				for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 					err := s.Append(t.Context(), a.stream, a.after, a.records...)
 					if err == nil {
@@ -334,9 +330,7 @@ func fills(t *testing.T, seed uint64) (paused int) {
 					paused++
 					counting.Unlock()
 				}
-				b.mu.Lock()
-				b.mu.acked[a.records[0].ID] = true
-				b.mu.Unlock()
+				model.acknowledge(a)
 				length += events.Revision(len(a.records))
 				if i%4 == 3 {
 					_ = s.use(s.rotate) // it may be paused
@@ -350,16 +344,16 @@ func fills(t *testing.T, seed uint64) (paused int) {
 	disk.mu.Unlock()
 	log := all(t, s)
 	total := 0
-	for _, a := range b.mu.attempts {
+	for _, a := range model.attempts {
 		total += len(a.records)
 	}
 	if len(log) != total {
 		t.Errorf("seed %d: %d records are there, want %d", seed, len(log), total)
 	}
 	must(t, s.Close())
-	for i, c := range b.mu.cuts {
-		survives(t, fmt.Sprintf("seed %d, cut %d", seed, i), c, b.mu.attempts, log, Sync(), false)
-	}
+	cutter.Check(t, fmt.Sprintf("seed %d", seed), func(c filestest.Cut[promised]) {
+		survives(t, c, model.attempts, log, Sync(), false)
+	})
 	return paused
 }
 
