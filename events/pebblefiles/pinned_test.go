@@ -17,8 +17,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// Readers share a lock, and Users names them to a writer. A process that closes one
-// use of the lock file keeps its other locks.
+// Readers share a lock, and the error of a writer distinguishes readers from another
+// writer. A process that closes one use of the lock file keeps its other locks.
 func TestReadersShareALockAndAWriterHasItAlone(t *testing.T) {
 	t.Parallel()
 	if _, ok := Disk.(sharedLocker); !ok {

@@ -13,16 +13,16 @@ import (
 )
 
 // A BlobReader reads one blob and holds at most one chunk of it in memory. Read and
-// Seek share an offset and belong to one goroutine; ReadAt is safe for concurrent use.
-// If the blob is dropped or pruned while the reader is open, reads return the error
-// that Open would return.
+// Seek share an offset and belong to one goroutine; ReadAt is safe for concurrent
+// use. If the blob is dropped or pruned while the reader is open, reads return the
+// error that Open would return. The caller closes it.
 type BlobReader struct {
 	store  *Store
-	header blobHeader
-	at     int64
-	value  []byte // chunk that Read read last
-	index  int64  // number of that chunk; -1: none
-	shut   atomic.Bool
+	header blobHeader  // as of Open
+	at     int64       // offset of the next Read
+	value  []byte      // bytes of the chunk that Read read last
+	index  int64       // number of that chunk; -1: no chunk
+	shut   atomic.Bool // Close was called
 }
 
 var _ interface {
@@ -57,7 +57,8 @@ func (s *Store) Stat(ctx context.Context, ref domain.Ref) (domain.Retained, erro
 	return h.retained, nil
 }
 
-// header returns the header of an acknowledged blob, and an ErrNotFound for any other.
+// header returns the header of a blob whose Keep has returned nil. It returns an
+// ErrNotFound for any other ref, also while a Keep of the ref runs.
 func (s *Store) header(ctx context.Context, ref domain.Ref) (h blobHeader, err error) {
 	if ctx.Err() != nil {
 		return blobHeader{}, context.Cause(ctx)
@@ -74,7 +75,9 @@ func (s *Store) header(ctx context.Context, ref domain.Ref) (h blobHeader, err e
 	return h, err
 }
 
-// readHeader reads the header under a ref, whether its Keep has returned or not.
+// readHeader reads the header under a ref. It does not check claims, so it also finds
+// the header of a Keep that has not returned. It returns an ErrNotFound or an
+// ErrDamaged.
 func readHeader(db *pebble.DB, ref domain.Ref) (blobHeader, error) {
 	value, closer, err := db.Get(headerKey(ref))
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -170,13 +173,14 @@ func (o *BlobReader) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// failed adds the operation and the ref to an error of reading.
+// failed adds the operation and the ref to an error of a read.
 func (o *BlobReader) failed(err error) error {
 	return fmt.Errorf("read %v: %w", o.header.retained.Ref, err)
 }
 
-// chunk appends a verified chunk of a blob to to. If the chunk is missing because the
-// blob was dropped or pruned since the header was read, chunk returns that reason.
+// chunk appends the bytes of a chunk to to, after it has verified their checksum. If
+// the chunk is missing because the blob was dropped or pruned since the header was
+// read, chunk returns an ErrNotFound or a *PrunedError.
 func (s *Store) chunk(h blobHeader, index int64, to []byte) ([]byte, error) {
 	err := s.read(func(db *pebble.DB) (err error) {
 		to, err = chunkIn(db, h, index, to)
@@ -188,7 +192,9 @@ func (s *Store) chunk(h blobHeader, index int64, to []byte) ([]byte, error) {
 	return to, err
 }
 
-// chunkIn appends a chunk to to after checking its length and its checksum.
+// chunkIn appends the bytes of a chunk to to. It returns an ErrDamaged with the
+// offset of the chunk if the chunk is missing, has another length or does not match
+// its checksum.
 func chunkIn(db *pebble.DB, h blobHeader, index int64, to []byte) ([]byte, error) {
 	offset := index * int64(h.chunk)
 	key := chunkKey(h.blob, uint32(index))

@@ -14,38 +14,45 @@ import (
 )
 
 const (
-	// When a block (here a chunk) is damaged, Pebble searches for the flipped bit, in a
-	// time that grows faster than the block: minutes for one of 1 MiB.
+	// chunkSize is the number of bytes in each chunk but the last. When a block (here
+	// a chunk) is damaged, Pebble searches for the flipped bit, in a time that grows
+	// faster than the block: minutes for a block of 1 MiB.
 	chunkSize    = 64 << 10
 	groupChunks  = 4  // chunks in one batch
-	loggedChunks = 16 // chunks of a blob that go through the WAL, which is faster for short blobs
-	// The number of bytes after which writeback starts, so that the disk writes while
-	// Keep reads.
+	loggedChunks = 16 // chunks of a blob that go through the WAL, which is faster for a short blob
+	// writeOut is the number of bytes after which writeback starts, so that the disk
+	// writes while Keep reads.
 	writeOut = 256 << 10
 )
 
-// A blobWriter writes the bytes of one blob. The first chunks go through the WAL, a
-// group in each batch; the batch of the last group also has the header, and its one
-// sync makes the earlier batches durable. So a short blob costs one sync. The writer
-// streams all further chunks to an sstable next to the database, which the database
-// ingests as a whole: they are written once instead of three times and more through
-// WAL, memtable and compactions, and on a full disk only a file fails, which can be
-// removed.
+// A blobWriter writes the bytes of one blob. It treats the beginning of a blob and
+// the rest differently.
 //
-// The caller calls commit or discard, and then done. A blobWriter belongs to one
-// goroutine.
+// The first 16 chunks go through the WAL, four in each batch. The batch of the last
+// group also has the header, and its sync makes the earlier batches durable. So a
+// short blob costs one sync.
+//
+// The writer streams all further chunks to an sstable next to the database, which the
+// database ingests as a whole. They are written once. Through the WAL, the memtable
+// and compactions they would be written three times and more. On a full disk only
+// this file fails, and it can be removed.
+//
+// In both cases the header is written last, so a blob without a header is incomplete
+// and Sweep may delete it. The caller calls commit or discard, and then done. A
+// blobWriter belongs to one goroutine.
 type blobWriter struct {
 	store      *Store
-	generation int64 // of the database in which its first chunks are
-	id         uint64
-	buffered   [][]byte        // values of the chunks that come next in the log
-	stored     bool            // a group is in the log, or the table in the database
-	table      *sstable.Writer // nil while the body is short
-	path       string
-	nextChunk  uint32
+	generation int64           // of the database to which the first chunks were written
+	id         uint64          // number of the blob, in the keys of its chunks
+	buffered   [][]byte        // values of the last chunks, at most a group, not yet in a batch
+	stored     bool            // the database may have chunks of the blob
+	table      *sstable.Writer // nil while the blob has at most loggedChunks chunks
+	path       string          // of the sstable under incoming
+	nextChunk  uint32          // number of the next chunk
 }
 
-// newBlobWriter assigns the next blob number. The caller calls done.
+// newBlobWriter assigns the next blob number and marks it as being written, so that
+// Sweep does not delete its file. The caller calls done.
 func (s *Store) newBlobWriter() *blobWriter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,14 +62,14 @@ func (s *Store) newBlobWriter() *blobWriter {
 	return &blobWriter{store: s, generation: s.generation.Load(), id: id, path: s.incomingPath(id)}
 }
 
-// done reports that the blob has no file under incoming any more.
+// done ends the mark of newBlobWriter. The blob has no file under incoming any more.
 func (b *blobWriter) done() {
 	b.store.mu.Lock()
 	defer b.store.mu.Unlock()
 	delete(b.store.mu.writing, b.id)
 }
 
-// isWriting reports whether a Keep may be writing the file of a blob.
+// isWriting reports whether a Keep may still write the file of a blob.
 func (s *Store) isWriting(id uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,10 +82,14 @@ func (s *Store) incomingPath(id uint64) string {
 	return s.fs.PathJoin(s.incoming(), strconv.FormatUint(id, 10)+incomingSuffix)
 }
 
+// incomingSuffix is the end of the file names under incoming; the rest is the blob
+// number.
 const incomingSuffix = ".body"
 
-// add takes the next chunk, a value whose first crcSize bytes are reserved for the
-// checksum. The writer uses value until the group after it is added, or until commit.
+// add takes the next chunk. value has crcSize reserved bytes for the checksum, which
+// add sets, and then the bytes of the chunk. The writer refers to value until the
+// next group is complete, or until commit. An error means that the blob cannot be
+// stored: the caller must call discard.
 func (b *blobWriter) add(value []byte) error {
 	key := chunkKey(b.id, b.nextChunk)
 	binary.BigEndian.PutUint32(value, checksum(key, value[crcSize:]))
@@ -98,8 +109,8 @@ func (b *blobWriter) add(value []byte) error {
 	return b.table.Set(key, value)
 }
 
-// writeGroup commits the buffered chunks without a sync. They become durable with the
-// header.
+// writeGroup commits the buffered chunks without a sync. The sync of commit makes
+// them durable, because it covers all earlier bytes of the WAL.
 func (b *blobWriter) writeGroup() error {
 	if len(b.buffered) == 0 {
 		return nil
@@ -130,7 +141,7 @@ func (b *blobWriter) batch(db *pebble.DB) (*pebble.Batch, error) {
 	return batch, nil
 }
 
-// openTable creates the sstable of the blob if there is none.
+// openTable creates the sstable of the blob, unless the blob has one.
 func (b *blobWriter) openTable() error {
 	if b.table != nil {
 		return nil
@@ -144,8 +155,8 @@ func (b *blobWriter) openTable() error {
 	return nil
 }
 
-// tableOptions returns options without compression, which would take longer than all
-// other work on a long blob.
+// tableOptions returns the options of an sstable under incoming. It has no
+// compression, which would take longer than all other work on a long blob.
 func (s *Store) tableOptions() sstable.WriterOptions {
 	lowest := len(s.options.Levels) - 1
 	o := s.options.MakeWriterOptions(lowest, s.options.FormatMajorVersion.MaxTableFormat())
@@ -153,8 +164,10 @@ func (s *Store) tableOptions() sstable.WriterOptions {
 	return o
 }
 
-// commit makes the blob and its header durable. The header is never durable without the
-// chunks.
+// commit makes the blob and its header durable. It ingests the sstable first, and
+// then writes the last group and the header in one synced batch, so the header is
+// never durable without the chunks. It marks the claim of the ref as durable before
+// it returns nil.
 func (b *blobWriter) commit(ctx context.Context, h blobHeader) error {
 	if b.table != nil {
 		if err := b.ingest(ctx); err != nil {
@@ -178,8 +191,9 @@ func (b *blobWriter) commit(ctx context.Context, h blobHeader) error {
 	})
 }
 
-// write calls do like Store.write. It returns an ErrBroken if the database was reopened
-// since the blob's first chunks were written, which may be lost.
+// write calls do as Store.write does. If the database was reopened since the first
+// chunks were written, these may be lost; write then returns an ErrBroken and does
+// not call do.
 func (b *blobWriter) write(do func(*pebble.DB) error) error {
 	return b.store.write(func(db *pebble.DB) error {
 		if b.generation != b.store.generation.Load() {
@@ -189,7 +203,8 @@ func (b *blobWriter) write(do func(*pebble.DB) error) error {
 	})
 }
 
-// ingest finishes the sstable and moves it into the database.
+// ingest finishes the sstable, which makes it durable, and moves it into the
+// database.
 func (b *blobWriter) ingest(ctx context.Context) error {
 	table := b.table
 	b.table = nil
@@ -200,8 +215,8 @@ func (b *blobWriter) ingest(ctx context.Context) error {
 	return b.write(func(db *pebble.DB) error { return db.Ingest(ctx, []string{b.path}) })
 }
 
-// discard deletes the chunks and the file of a blob that has no durable header. Sweep
-// deletes the rest if discard fails.
+// discard deletes the chunks and the file of a blob that has no durable header. It
+// ignores errors: after a crash or an error, a later Sweep deletes the remains.
 func (b *blobWriter) discard() {
 	if b.table != nil {
 		_ = b.table.Close() // finishes or gives up; either way the file is closed
@@ -215,9 +230,10 @@ func (b *blobWriter) discard() {
 	}
 }
 
-// checkSpace returns an ENOSPC if less than the reserve of the disk is free. A file
-// system that reports a size of 0, such as ramfs and some FUSE file systems, is taken
-// to have space.
+// checkSpace returns an ENOSPC if less than the reserve of the disk is free. The
+// reserve leaves space for the database, which stops at a full disk. A file system
+// that reports a size of 0, such as ramfs and some FUSE file systems, is taken to
+// have space.
 func (s *Store) checkSpace() error {
 	usage, err := s.fs.GetDiskUsage(s.dir)
 	if err != nil || usage == (vfs.DiskUsage{}) || usage.AvailBytes >= s.reserve {

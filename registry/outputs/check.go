@@ -17,7 +17,7 @@ import (
 type Corruption struct {
 	File   string     // in the store's folder
 	Offset int64      // in the file, from 1: the first byte is 1
-	Ref    domain.Ref // blob
+	Ref    domain.Ref // the damaged blob; zero for damage to a file
 	Detail string     // description for an operator
 }
 
@@ -26,7 +26,7 @@ type CheckReport struct {
 	Files   int
 	Bytes   int64 // size of the files
 	Outputs int   // stored blobs
-	Pruned  int
+	Pruned  int   // pruned blobs
 	Kept    int64 // bytes of the stored blobs
 	Opened  bool  // the database could be opened; if not, only the files were looked at
 	Closed  bool  // the store was closed in order, so the files are complete
@@ -80,18 +80,20 @@ func Inventory(ctx context.Context, dir string, storage vfs.FS) (map[domain.Ref]
 	return known, nil
 }
 
-// A checker is one run of Check.
+// A checker is one run of Check. It belongs to one goroutine.
 type checker struct {
 	CheckReport
 	fs       vfs.FS
 	dir      string
-	report   func(Corruption)
+	report   func(Corruption) // of Check
 	progress func(bytes, total int64)
-	damages  []*pebblefiles.Damage
-	db       *pebble.DB
+	damages  []*pebblefiles.Damage // of the files, found before the database is opened
+	db       *pebble.DB            // set by open
 }
 
-// run checks the files, then opens the database read-only and checks its contents.
+// run checks the files, then opens the database read-only and checks its contents. It
+// holds the shared lock of the folder, so no writer changes the files. If the
+// database cannot be opened, it reports that and returns nil.
 func (k *checker) run(ctx context.Context) error {
 	list, err := pebblefiles.List(k.fs, k.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -124,7 +126,8 @@ func (k *checker) run(ctx context.Context) error {
 	return err
 }
 
-// checkFiles verifies the checksums in all files, and reports progress.
+// checkFiles verifies the checksums in all files and the seal. It reports each damage
+// and keeps it for open.
 func (k *checker) checkFiles(ctx context.Context, list []pebblefiles.File) error {
 	total := int64(0)
 	for _, f := range list {
@@ -146,8 +149,8 @@ func (k *checker) checkFiles(ctx context.Context, list []pebblefiles.File) error
 	return nil
 }
 
-// open opens the database read-only. Reads of the damaged blocks return an error, so
-// that Pebble skips these blocks.
+// open opens the database read-only, with damaged blocks replaced by errors, and sets
+// k.db. The caller closes it.
 func (k *checker) open() (err error) {
 	k.db, err = pebble.Open(k.dir, &pebble.Options{
 		FS: pebblefiles.ReportDamages(pebblefiles.ReadOnly(k.fs), k.damages), ReadOnly: true, ErrorIfNotExists: true, Logger: pebblefiles.NewFailStopFS(k.fs, pebblefiles.FailStopOptions{}),
@@ -157,7 +160,9 @@ func (k *checker) open() (err error) {
 	return err
 }
 
-// checkHeaders verifies each header and its blob. It skips unreadable headers.
+// checkHeaders verifies the format, each header and the blob of each header. It
+// reports an unreadable header and continues with the next one. It returns only the
+// cause of ctx.
 func (k *checker) checkHeaders(ctx context.Context) error {
 	value, closer, err := k.db.Get(formatKey)
 	switch {
@@ -199,7 +204,8 @@ func (k *checker) checkHeaders(ctx context.Context) error {
 	return nil
 }
 
-// checkContent compares a blob with its digest, and reports each unreadable chunk.
+// checkContent reads a blob and reports each unreadable chunk. If all chunks are
+// readable, it compares their digest with the header and reports a difference.
 func (k *checker) checkContent(ctx context.Context, h blobHeader) error {
 	count, complete, chunk := NewDigester(), true, []byte(nil)
 	for index := int64(0); index == 0 || index*int64(h.chunk) < h.retained.Bytes; index++ {
@@ -222,8 +228,8 @@ func (k *checker) checkContent(ctx context.Context, h blobHeader) error {
 	return nil
 }
 
-// errorText returns the text of an error with the file name that redact hides: its
-// reader is an operator.
+// errorText returns the text of an error for an operator. It adds the name of the
+// damaged file, which redact hides from other readers.
 func errorText(err error) string {
 	text := err.Error()
 	if d, ok := errors.AsType[*pebblefiles.Damage](err); ok {

@@ -13,6 +13,11 @@ import (
 )
 
 // The errors of this package. Callers match them with errors.Is.
+//
+// ErrNotKept, ErrExists: Keep stored no blob. ErrNotFound, ErrPruned, ErrDamaged: a
+// read of a blob. ErrFiles, ErrInUse, ErrFormat: opening a store. ErrBroken,
+// ErrReadOnly: a write. ErrClosed: any operation after Close of the reader or the
+// store.
 var (
 	ErrNotKept  = errors.New("output not kept")
 	ErrExists   = errors.New("output is kept already")
@@ -31,7 +36,7 @@ var (
 // of the blob, and errors.Is reports that it is an [ErrPruned].
 type PrunedError struct {
 	Retained domain.Retained
-	Policy   string
+	Policy   string    // name of the policy that pruned it
 	At       time.Time // in UTC
 }
 
@@ -49,18 +54,22 @@ func damaged(offset int64, why string) error {
 	return fmt.Errorf("at byte %d: %w: %s", offset, ErrDamaged, why)
 }
 
-// A redactedError wraps an error of the database and hides its text, except the name of
-// the system's error: the text may hold the path of a file, and a model may read it.
+// A redactedError wraps an error of the database and hides its text, because that may
+// contain the path of a file and a model may read it. Its own text is a general
+// reason or the text of the system's error.
 type redactedError struct {
 	text  string
 	cause error
 }
 
+// Error returns the text without paths.
 func (s *redactedError) Error() string { return s.text }
+
+// Unwrap returns the hidden error.
 func (s *redactedError) Unwrap() error { return s.cause }
 
-// redact hides the text of an error of the database or of the disk. It keeps the end of
-// a context as it is.
+// redact returns err with its text hidden. It returns the error of an ended context
+// unchanged, and nil for nil. Callers still match the hidden error with errors.Is.
 func redact(err error) error {
 	switch {
 	case err == nil:
@@ -77,7 +86,7 @@ func redact(err error) error {
 }
 
 // inUse reports whether err, returned by locking a folder, means that another process
-// holds the lock. An *fs.PathError means that the lock file could not be made or
+// holds the lock. An *fs.PathError is about the lock file: it could not be created or
 // opened. Any other error means that the lock is held.
 func inUse(err error) bool {
 	_, aboutFile := errors.AsType[*fs.PathError](err)

@@ -20,35 +20,36 @@ const (
 )
 
 const (
-	format       = 1 // of the store
-	headerFormat = 1 // of a head record
+	format       = 1 // of the store, under formatKey
+	headerFormat = 1 // of a header
 
 	headerKeySize   = 1 + 16 + 1
 	chunkKeySize    = 1 + 8 + 4
-	headerFixedSize = 1 + 1 + 8 + 4 + 8 + 8 + 32 + 8
+	headerFixedSize = 1 + 1 + 8 + 4 + 8 + 8 + 32 + 8 // bytes of a header before its texts
 	crcSize         = 4
 )
 
+// castagnoli is the table of the CRC-32C of headers and chunks.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// A state is the step of its life that a blob has reached. Zero is invalid.
+// A state is the step in the life of a blob. Zero is invalid.
 type state byte
 
 const (
-	unconfirmed state = iota + 1 // the settlement that names it may not be on record
-	confirmed
-	pruned // the bytes are gone, the record of them stays
+	unconfirmed state = iota + 1 // the settlement event may not be in the log
+	confirmed                    // the settlement event is in the log
+	pruned                       // the bytes are deleted; the header stays
 )
 
-// A blobHeader is the record of a blob: its metadata, its state and the number of its
-// chunks' keys.
+// A blobHeader is the stored header of a blob: its metadata, its state and the number
+// in the keys of its chunks.
 type blobHeader struct {
 	retained domain.Retained
 	state    state
-	blob     uint64 // zero once pruned
-	chunk    uint32 // the bytes in each chunk but the last
-	prunedAt time.Time
-	policy   string
+	blob     uint64    // number of the blob; 0 once pruned
+	chunk    uint32    // bytes in each chunk but the last
+	prunedAt time.Time // in UTC; zero unless pruned
+	policy   string    // name of the policy that pruned it; empty unless pruned
 }
 
 // tombstone returns the *PrunedError of a pruned blob, and nil for any other.
@@ -98,8 +99,8 @@ func chunkKey(blob uint64, chunk uint32) []byte {
 // chunkSpan returns the range of the chunk keys of a blob; to is excluded.
 func chunkSpan(blob uint64) (from, to []byte) { return chunkKey(blob, 0), chunkKey(blob+1, 0) }
 
-// prefixEnd returns the least key greater than all keys with the prefix, or nil if all
-// its bytes are 255.
+// prefixEnd returns the least key that is greater than all keys with the prefix. It
+// returns nil if there is no such key, because all bytes of the prefix are 255.
 func prefixEnd(prefix []byte) []byte {
 	end := append([]byte(nil), prefix...)
 	for i := len(end) - 1; i >= 0; i-- {
@@ -111,13 +112,14 @@ func prefixEnd(prefix []byte) []byte {
 	return nil
 }
 
-// checksum returns the CRC-32C of a key and its value, so that a value under another
-// key fails the check.
+// checksum returns the CRC-32C of a key and its value. It covers the key, so that a
+// value that is stored under another key does not match.
 func checksum(key, value []byte) uint32 {
 	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
 }
 
-// encode returns the record as the package doc draws it. It panics without a digest.
+// encode returns the stored form of the header, which the package doc draws. It
+// panics if the metadata has no valid SHA-256.
 func (h blobHeader) encode() []byte {
 	sum, err := hex.DecodeString(h.retained.SHA256)
 	if err != nil || len(sum) != 32 {
@@ -146,8 +148,9 @@ func appendText(b []byte, text string) []byte {
 	return append(b, text...)
 }
 
-// decodeHeader is the inverse of encode. It returns an ErrDamaged or, for a record of
-// another version, an ErrFormat; both name ref.
+// decodeHeader is the inverse of encode. It returns an ErrFormat for a header of
+// another format, and an ErrDamaged for one that does not match its checksum or has
+// invalid fields. Both errors name ref.
 func decodeHeader(ref domain.Ref, b []byte) (blobHeader, error) {
 	if len(b) < headerFixedSize+4+crcSize {
 		return blobHeader{}, fmt.Errorf("%v: %w: its record has %d bytes", ref, ErrDamaged, len(b))
@@ -179,7 +182,8 @@ func decodeHeader(ref domain.Ref, b []byte) (blobHeader, error) {
 	return h, nil
 }
 
-// cutText is the inverse of appendText. It reports whether b was long enough.
+// cutText is the inverse of appendText. It returns the text and the bytes after it.
+// ok is false if b is too short.
 func cutText(b []byte) (text string, rest []byte, ok bool) {
 	if len(b) < 2 {
 		return "", nil, false

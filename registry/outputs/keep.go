@@ -18,20 +18,25 @@ import (
 )
 
 const (
+	// errFull is the cause of an ErrNotKept on a full disk.
 	errFull = syscall.ENOSPC
-	// The number of chunks after which copyChunks checks the free space again.
+	// spaceEvery is the number of chunks after which copyChunks checks the free space
+	// again.
 	spaceEvery = 256
-	// The number of successive reads of 0 bytes after which Keep gives a reader up.
+	// emptyReads is the number of successive reads of 0 bytes after which Keep
+	// returns io.ErrNoProgress.
 	emptyReads = 100
 )
 
-// Keep reads r to its end and stores the bytes under ref, with the media type mime, as
-// an unconfirmed blob. It returns after the blob is durable. It stores all bytes or no
-// byte. Memory use is bounded by 512 KiB, however long the blob is.
+// Keep reads r to its end and stores the bytes under ref, with the media type mime,
+// as an unconfirmed blob. It returns the metadata of the blob after the blob is
+// durable. It stores all bytes or no byte. Memory use is bounded by 512 KiB, however
+// long the blob is.
 //
-// If ref is stored, is being stored or was pruned, Keep returns an [ErrExists] and does
-// not read r. Any other error is an [ErrNotKept] that wraps the failure of r, the
-// context or the disk.
+// If ref is stored, is being stored or was pruned, Keep returns an [ErrExists] and
+// does not read r. Any other error is an [ErrNotKept] that wraps the error of r, of
+// ctx or of the disk. The caller may then keep the blob under the same ref again; if
+// the store is broken, once it has resumed or was opened again.
 func (s *Store) Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
 	retained, err := s.keepClaimed(ctx, ref, mime, r)
 	if err != nil && !errors.Is(err, ErrExists) {
@@ -43,7 +48,8 @@ func (s *Store) Keep(ctx context.Context, ref domain.Ref, mime string, r io.Read
 	return retained, nil
 }
 
-// keepClaimed validates the arguments and calls keep while it has a claim of ref.
+// keepClaimed validates the arguments, claims ref, and calls keep while it has the
+// claim.
 func (s *Store) keepClaimed(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (_ domain.Retained, err error) {
 	if err := checkRef(ref); err != nil {
 		return domain.Retained{}, err
@@ -69,14 +75,17 @@ func checkRef(ref domain.Ref) error {
 	return nil
 }
 
-// A claim reserves a ref for one Keep and hides the ref from all reads.
+// A claim reserves a ref for one Keep. While it exists, no other Keep can use the
+// ref, and reads do not see the blob, although its header may already be in the
+// database. mu of the Store guards the claims.
 type claim struct {
-	durable bool // the blob is durable, and Keep returns nil
-	ended   bool // Keep returned an error because the store broke
+	durable bool // the blob is durable, so Keep returns nil
+	ended   bool // Keep has returned an error and the store is broken; a resume removes the claim
 }
 
-// claim reserves ref until release. It returns an ErrExists if ref is stored or another
-// Keep has claimed it.
+// claim reserves ref until release. It returns an ErrExists if ref is stored or
+// another Keep has claimed it. It sets the claim before it reads the header, so that
+// of two concurrent calls at most one succeeds.
 func (s *Store) claim(ref domain.Ref) error {
 	return s.read(func(db *pebble.DB) error {
 		if err := s.broken(); err != nil {
@@ -103,11 +112,11 @@ func (s *Store) claim(ref domain.Ref) error {
 	})
 }
 
-// release ends the claim of ref, so that reads see the blob if it was kept. If it was
-// not and the store is broken, ref stays hidden until the store resumes: Pebble may
-// have the header in memory although it is not on disk.
+// release ends the claim of ref. If the blob was kept, reads now see it. If it was
+// not kept and the store is broken, the claim stays until the store resumes: Pebble
+// may have the header in memory although the header is not on the disk.
 func (s *Store) release(ref domain.Ref, kept bool) {
-	s.handle.RLock() // the store does not go on meanwhile
+	s.handle.RLock() // so that the store does not resume now
 	defer s.handle.RUnlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +150,7 @@ func (s *Store) hidden(ref domain.Ref) bool {
 	return yes
 }
 
-// keep writes the blob and discards it after an error.
+// keep writes the blob. After an error it discards the written chunks.
 func (s *Store) keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
 	b := s.newBlobWriter()
 	var ring chunkRing
@@ -164,8 +173,12 @@ func (s *Store) keep(ctx context.Context, ref domain.Ref, mime string, r io.Read
 }
 
 // copyChunks reads r to its end into b and returns the digest of the bytes. An empty
-// blob gets one empty chunk. The last chunks stay in ring, where b refers to them,
-// until commit.
+// blob gets one empty chunk. The last chunks stay in ring, to which b refers until
+// commit.
+//
+// A buffer of ring is used again after as many chunks as ring has. Before that,
+// copyChunks waits until the digester has hashed the earlier chunk in it, and b has
+// written the chunk's group.
 func (s *Store) copyChunks(ctx context.Context, b *blobWriter, ring *chunkRing, r io.Reader) (*Digester, error) {
 	var count asyncDigester
 	defer count.end()
@@ -175,7 +188,7 @@ func (s *Store) copyChunks(ctx context.Context, b *blobWriter, ring *chunkRing, 
 				return nil, err
 			}
 		}
-		count.await(len(ring) - 1) // so that the chunk that was here before is counted
+		count.await(len(ring) - 1) // the earlier chunk in this buffer must be hashed
 		value := ring.at(b.nextChunk)
 		n, err := readFull(ctx, r, value[crcSize:])
 		if err != nil && !errors.Is(err, errReaderEnded) {
@@ -193,15 +206,15 @@ func (s *Store) copyChunks(ctx context.Context, b *blobWriter, ring *chunkRing, 
 	}
 }
 
-// A chunkRing is the ring buffer of a Keep: the chunks of one group that the writer
-// refers to, and the chunk that is being read.
+// A chunkRing is the ring of buffers of a Keep: one for each chunk of the group to
+// which the writer refers, and one for the chunk that is being read.
 type chunkRing [groupChunks + 1]*[crcSize + chunkSize]byte
 
 // chunks pools chunk buffers across Keeps.
 var chunks = sync.Pool{New: func() any { return new([crcSize + chunkSize]byte) }}
 
-// at returns the buffer of the chunk number index. It overwrites the chunk that is a
-// ring's length before it.
+// at returns the buffer of the chunk number index. It is the buffer of the chunk
+// len(r) before it, whose bytes the caller must no longer need.
 func (r *chunkRing) at(index uint32) []byte {
 	place := &r[index%uint32(len(r))]
 	if *place == nil {
@@ -219,10 +232,12 @@ func (r *chunkRing) free() {
 	}
 }
 
+// errReaderEnded is the result of readFull at the end of the reader.
 var errReaderEnded = errors.New("end of what is read")
 
-// readFull reads until p is full. It returns errReaderEnded only if r returned io.EOF:
-// any other error, io.ErrUnexpectedEOF included, is a failure of r.
+// readFull reads from r until p is full and returns the number of bytes. It returns
+// errReaderEnded only if r returned io.EOF. Any other error of r, io.ErrUnexpectedEOF
+// included, is a failure of r. It returns the cause of ctx if that ends.
 func readFull(ctx context.Context, r io.Reader, p []byte) (n int, err error) {
 	for empty := 0; n < len(p); {
 		if ctx.Err() != nil {
@@ -246,20 +261,20 @@ func readFull(ctx context.Context, r io.Reader, p []byte) (n int, err error) {
 	return n, nil
 }
 
-// An asyncDigester computes the digest of chunks. The first chunk is hashed by end; if
-// there is a second, a goroutine hashes all of them while the caller writes, since
-// SHA-256 takes about as long as writing. The caller calls end. The zero value is
-// ready.
+// An asyncDigester computes the digest of chunks. Hashing takes about as long as
+// writing, so from the second chunk on a goroutine hashes while the caller writes. A
+// single chunk is hashed by end, without a goroutine. The caller must call end. The
+// zero value is ready.
 type asyncDigester struct {
 	count      *Digester
-	first      []byte // that is not counted, while there is no goroutine
-	chunks     chan []byte
-	counted    chan struct{}
+	first      []byte        // the first chunk, until there is a goroutine
+	chunks     chan []byte   // to the goroutine; nil: there is none yet
+	counted    chan struct{} // from the goroutine, one value for each hashed chunk
 	goroutines sync.WaitGroup
-	waiting    int // chunks that are added and of which counted was not heard
+	waiting    int // chunks that were added and whose value was not received from counted
 }
 
-// add hands over p, which the caller does not change until await says that it is
+// add hands over p. The caller must not change p until await or end shows that it is
 // hashed.
 func (a *asyncDigester) add(p []byte) {
 	if a.waiting++; a.waiting == 1 && a.chunks == nil {
@@ -285,7 +300,7 @@ func (a *asyncDigester) begin() {
 	a.chunks <- a.first
 }
 
-// await blocks until at most the given number of chunks are not hashed yet.
+// await waits until at most the given number of chunks are not hashed yet.
 func (a *asyncDigester) await(chunks int) {
 	for a.waiting > chunks {
 		<-a.counted
@@ -293,7 +308,8 @@ func (a *asyncDigester) await(chunks int) {
 	}
 }
 
-// end waits for the goroutine and returns the digest of all chunks.
+// end joins the goroutine, if there is one, and returns the digest of all chunks. It
+// may be called again.
 func (a *asyncDigester) end() *Digester {
 	switch {
 	case a.chunks != nil:
@@ -307,10 +323,10 @@ func (a *asyncDigester) end() *Digester {
 	return a.count
 }
 
-// A Digester computes the metadata of the bytes written to it: length, lines and
-// SHA-256.
+// A Digester computes the metadata of the bytes that are written to it: length, lines
+// and SHA-256. It belongs to one goroutine.
 type Digester struct {
-	bytes, ends int64
+	bytes, ends int64 // bytes, and line ends among them
 	sum         hash.Hash
 }
 
@@ -330,7 +346,8 @@ func (c *Digester) Bytes() int64 { return c.bytes }
 // Sum returns the SHA-256 of the bytes written.
 func (c *Digester) Sum() []byte { return c.sum.Sum(nil) }
 
-// Retained returns the metadata of the bytes written as those of a blob.
+// Retained returns the metadata of a blob that consists of the bytes written so far.
+// The number of lines is the number of line ends plus one.
 func (c *Digester) Retained(ref domain.Ref, mime string) domain.Retained {
 	return domain.Retained{Ref: ref, Bytes: c.bytes, Lines: c.ends + 1, MIME: mime, SHA256: hex.EncodeToString(c.sum.Sum(nil))}
 }

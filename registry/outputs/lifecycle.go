@@ -44,7 +44,8 @@ func deleteBlob(b *pebble.Batch, h blobHeader) error {
 	return errors.Join(b.Delete(headerKey(h.retained.Ref), nil), deleteChunks(b, h))
 }
 
-// deleteChunks adds the deletion of the chunks of a blob to a batch.
+// deleteChunks adds the deletion of the chunks of a blob to a batch. A pruned blob
+// has no chunks.
 func deleteChunks(b *pebble.Batch, h blobHeader) error {
 	if h.state == pruned {
 		return nil
@@ -53,9 +54,11 @@ func deleteChunks(b *pebble.Batch, h blobHeader) error {
 	return b.DeleteRange(from, to, nil)
 }
 
-// updateHeaders calls do for each header of a settlement. do adds its changes to a
-// batch, which updateHeaders then commits. It returns the headers as they were
-// before.
+// updateHeaders changes the headers of a settlement in one batch. It calls do for
+// each header; do adds its changes to the batch, and o decides whether the commit is
+// synced. It holds updates, so that no other change of headers comes between the read
+// and the commit. It returns the headers as they were before. A settlement without
+// blobs is no error.
 func (s *Store) updateHeaders(ctx context.Context, settlement domain.EventID, do func(*pebble.Batch, blobHeader) error, o *pebble.WriteOptions) ([]blobHeader, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)

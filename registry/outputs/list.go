@@ -45,8 +45,10 @@ func (s *Store) Unconfirmed(ctx context.Context) iter.Seq2[domain.EventID, error
 	}
 }
 
-// headers yields every acknowledged header in the order of the keys. It reads pages,
-// and holds no lock and no iterator while the caller's loop body runs.
+// headers yields every header whose Keep has returned nil, in the order of the keys.
+// It reads pages of pageSize headers, and holds no lock and no iterator while the
+// loop body runs. So it may miss or include blobs that are stored or dropped during
+// the loop.
 func (s *Store) headers(ctx context.Context) iter.Seq2[blobHeader, error] {
 	return func(yield func(blobHeader, error) bool) {
 		from, end := []byte{headerKind}, []byte{headerKind + 1}
@@ -70,8 +72,8 @@ func (s *Store) headers(ctx context.Context) iter.Seq2[blobHeader, error] {
 	}
 }
 
-// readPage returns up to n headers from the key from on, and the key at which the next
-// page starts, nil at the end. It leaves out claimed refs.
+// readPage returns up to n headers from the key from on, without the claimed refs.
+// next is the key at which the next page starts, or nil at the end.
 func (s *Store) readPage(from, end []byte, n int) (headers []blobHeader, next []byte, err error) {
 	err = s.read(func(db *pebble.DB) (err error) {
 		iter, err := db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: end})
@@ -100,7 +102,8 @@ func (s *Store) readPage(from, end []byte, n int) (headers []blobHeader, next []
 	return visible, next, err
 }
 
-// corruptionError redacts err, and makes a corruption an ErrDamaged.
+// corruptionError returns err redacted. A corruption that Pebble reports is an
+// ErrDamaged.
 func corruptionError(err error) error {
 	if pebble.IsCorruptionError(err) {
 		return fmt.Errorf("%w: %w", ErrDamaged, redact(err))
@@ -108,7 +111,8 @@ func corruptionError(err error) error {
 	return redact(err)
 }
 
-// headerAt decodes the header at the position of an iterator.
+// headerAt decodes the header at the position of an iterator. It returns an
+// ErrDamaged or an ErrFormat.
 func headerAt(iter *pebble.Iterator) (blobHeader, error) {
 	ref, err := parseHeaderKey(iter.Key())
 	if err != nil {
@@ -140,7 +144,8 @@ func (s *Store) Verify(ctx context.Context, ref domain.Ref) error {
 	return nil
 }
 
-// copyContext copies until the reader's end or until the context ends.
+// copyContext copies from from to to until the end of from. It returns the cause of
+// ctx if that ends first.
 func copyContext(ctx context.Context, to io.Writer, from io.Reader) error {
 	p := make([]byte, chunkSize)
 	for {

@@ -33,7 +33,9 @@ func OpenReader(ctx context.Context, dir string, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// openPinned opens a store through pinned files, which no writer changes.
+// openPinned opens a store through pinned files, which no writer changes. It checks
+// the seal without changing it. A folder without a database is an empty store in
+// memory.
 func openPinned(dir string, p *pebblefiles.Pinned, cfg Config) (*Store, error) {
 	s := &Store{dir: dir, fs: p, logger: cfg.Logger, table: cmp.Or(cfg.memTable, memTable)}
 	s.replay = pebblefiles.NewReplay(p, s.onTear)

@@ -8,8 +8,9 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// resumeLoop runs on a goroutine of the store until it is closed or lost. After a
-// failed write it waits for free space and resumes the store.
+// resumeLoop runs on a goroutine that Open starts and Close joins. After each failed
+// write it waits for free space and resumes the store. It ends when the store is
+// closed or the failure is permanent.
 func (s *Store) resumeLoop() {
 	for {
 		select {
@@ -29,13 +30,18 @@ func (s *Store) resumeLoop() {
 	}
 }
 
-// checkRoom returns nil if there is space to open the database again, which it tries
-// with a file. Sweep removes that file if a kill leaves it.
+// checkRoom returns nil if there is room to open the database again. It tests that
+// with a temporary file under incoming. Sweep removes that file if a killed process
+// left it.
 func (s *Store) checkRoom() error { return pebblefiles.Room(s.fs, s.dir, s.incomingPath(0)) }
 
-// resume closes the database and opens it again, for writing if it can, otherwise
-// read-only. It reports whether writes work again. It holds handle, so no operation
-// uses the database meanwhile.
+// resume closes and reopens the database and reports whether writes work again. It
+// holds handle, so no other operation uses the database.
+//
+// After the reopening, the WAL decides which batches survived. Blobs that were not
+// acknowledged are deleted. If the database cannot be opened for writing, resume
+// opens it read-only, so that reads work until the next attempt. It increments
+// generation, which makes each running Keep fail whose first chunks may be lost.
 func (s *Store) resume() bool {
 	s.handle.Lock()
 	defer s.handle.Unlock()
@@ -78,7 +84,8 @@ func (s *Store) lost() bool {
 	return lost
 }
 
-// closeDatabase closes the failed database. The caller holds handle.
+// closeDatabase closes the failed database, if it is open. The caller holds handle
+// for writing.
 func (s *Store) closeDatabase() {
 	s.failStop.Closing()
 	if s.handle.db != nil {
@@ -87,7 +94,8 @@ func (s *Store) closeDatabase() {
 	}
 }
 
-// reopen opens the database for reading or for writing. The caller holds handle.
+// reopen opens the database for reading or for writing, and sets handle.db. After an
+// error handle.db is nil. The caller holds handle for writing.
 func (s *Store) reopen(readOnly bool) (err error) {
 	s.replay = pebblefiles.NewReplay(s.fs, s.onTear)
 	s.failStop.Reset(newFilledWALs(s.replay))
@@ -102,9 +110,10 @@ func (s *Store) reopen(readOnly bool) (err error) {
 	return nil
 }
 
-// forgetUnacknowledged deletes the headers that reached the disk of blobs whose Keep
-// returned an error or will return one. It also ends the claims of the Keeps that
-// have returned. Sweep deletes the chunks after the next opening.
+// forgetUnacknowledged deletes the headers of blobs whose Keep has returned an error
+// or will return one: a header may have reached the disk before the failure. It ends
+// the claims of the Keeps that have returned. Sweep deletes the chunks after the next
+// opening. The caller holds handle for writing.
 func (s *Store) forgetUnacknowledged() error {
 	s.mu.Lock()
 	var refs []domain.Ref

@@ -30,36 +30,37 @@ type Config struct {
 	memTable uint64 // bytes of a memtable; zero: the constant memTable. Tests use small ones.
 }
 
+// defaultReserve is the reserve in bytes if Config.Reserve is zero.
 const defaultReserve = 64 << 20
 
-// A Store is an open blob store. The caller of Open or OpenReader closes it. It is safe
-// for concurrent use.
+// A Store is an open blob store. The caller of Open or OpenReader closes it. It is
+// safe for concurrent use. Fields without a note are set by Open and do not change.
 type Store struct {
 	dir      string
 	fs       vfs.FS                  // given by the caller; blobWriters write their sstables to it
 	failStop *pebblefiles.FailStopFS // file system of the database
-	replay   *pebblefiles.Replay     // under failStop
-	pinned   *pebblefiles.Pinned     // nil: the store writes
+	replay   *pebblefiles.Replay     // under failStop; replaced when the database is reopened
+	pinned   *pebblefiles.Pinned     // of OpenReader; nil: the store writes
 	ready    bool                    // the database was opened for writing
-	logger   *slog.Logger
+	logger   *slog.Logger            // may be nil
 	options  *pebble.Options
-	lock     *pebble.Lock
-	reserve  uint64
-	table    uint64 // bytes of a memtable, and of a table that a compaction writes
-	firstNew uint64 // blobs from this number on are newer than the opening of the store
+	lock     *pebble.Lock // of the folder; nil in a store of OpenReader
+	reserve  uint64       // Config.Reserve
+	table    uint64       // bytes of a memtable, and of a table that a compaction writes
+	firstNew uint64       // blobs from this number on are newer than the opening of the store
 
-	health pebblefiles.HealthLog
+	health pebblefiles.HealthLog // of the database, over all its openings
 
 	updates sync.Mutex // held during read-modify-write of headers
 
-	generation atomic.Int64  // number of the opening of the database
-	closing    chan struct{} // closed when Close begins
-	closeOnce  sync.Once     // closes closing
-	goroutines sync.WaitGroup
+	generation atomic.Int64   // counts the reopenings of the database
+	closing    chan struct{}  // closed when Close begins
+	closeOnce  sync.Once      // closes closing
+	goroutines sync.WaitGroup // resumeLoop
 	handle     struct {
-		sync.RWMutex
-		closed bool
-		db     *pebble.DB // nil after Close, and while a broken store cannot reopen it
+		sync.RWMutex            // read-locked while db is used; locked to close or reopen it
+		closed       bool       // Close was called
+		db           *pebble.DB // nil after Close, and while a broken store cannot reopen it
 	}
 	mu struct {
 		sync.Mutex
@@ -69,6 +70,7 @@ type Store struct {
 	}
 }
 
+// The keys of the values that a store has once.
 var (
 	formatKey   = []byte{formatKind}
 	identityKey = []byte{identityKind}
@@ -98,6 +100,10 @@ func Open(dir string, cfg Config) (*Store, error) {
 	return s, nil
 }
 
+// open creates and locks the folder, compares its files with the seal, opens the
+// database and starts resumeLoop. After an error the folder is unlocked and the
+// database closed. The next blob number is the larger one of the number in the seal
+// and the first number after all chunks.
 func (s *Store) open() error {
 	if err := pebblefiles.MakeDirs(s.fs, s.incoming()); err != nil {
 		return err
@@ -140,8 +146,8 @@ func (s *Store) open() error {
 	return nil
 }
 
-// openError returns the sentinel of a folder that fails the check of its seal or has a
-// newer version of Pebble's format.
+// openError returns an ErrFormat for files of a newer version of Pebble, and an
+// ErrFiles for files that differ from the seal.
 func openError(err error) error {
 	if errors.Is(err, pebblefiles.ErrNewerVersion) {
 		return fmt.Errorf("%w: %w", ErrFormat, err)
@@ -172,9 +178,10 @@ func (p waitingFS) Lock(path string) (io.Closer, error) {
 	return pebblefiles.Lock(context.Background(), p.FS, path, p.waiting)
 }
 
-// onTear decides about a place in a WAL or manifest behind which Pebble would ignore
-// all records. It returns an ErrFiles if the file was damaged, and logs a warning if a
-// power cut may have caused it.
+// onTear decides about a tear: a place in a WAL or manifest after which Pebble would
+// ignore all records. It returns an ErrFiles if a power cut cannot have caused the
+// tear. Otherwise it logs a warning and returns nil, and the store opens without
+// these records.
 func (s *Store) onTear(t *pebblefiles.Tear) error {
 	d := t.Damage()
 	if t.Certain {
@@ -187,7 +194,8 @@ func (s *Store) onTear(t *pebblefiles.Tear) error {
 	return nil
 }
 
-// loadState checks or writes the format, and sets the next blob number.
+// loadState checks or writes the format. It sets the next blob number to one more
+// than the largest number among the chunks.
 func (s *Store) loadState(db *pebble.DB) error {
 	if err := s.failure(); err != nil {
 		return err
@@ -366,7 +374,9 @@ func (s *Store) nextBlob() uint64 {
 	return s.mu.nextBlob
 }
 
-// read calls do with the database, which is not closed or reopened meanwhile.
+// read calls do with the database. It holds handle for reading, so the database is
+// not closed or reopened while do runs. It returns ErrClosed after Close, and an
+// ErrBroken if a broken store has no database. do must not call read.
 func (s *Store) read(do func(*pebble.DB) error) error {
 	s.handle.RLock()
 	defer s.handle.RUnlock()
@@ -379,8 +389,10 @@ func (s *Store) read(do func(*pebble.DB) error) error {
 	return do(s.handle.db)
 }
 
-// write calls do with the database. It returns nil only if no write of the database has
-// ever failed since it was opened: Pebble does not report failures of its WAL.
+// write calls do with the database, for a change. It returns nil only if no write of
+// the database has failed since it was opened: Pebble does not report failures of its
+// WAL. It returns an ErrBroken or ErrReadOnly without a call of do if the store takes
+// no writes. A change that returned an error may or may not be on the disk.
 func (s *Store) write(do func(*pebble.DB) error) error {
 	return s.read(func(db *pebble.DB) error {
 		if err := s.broken(); err != nil {
@@ -393,8 +405,9 @@ func (s *Store) write(do func(*pebble.DB) error) error {
 	})
 }
 
-// broken returns an ErrBroken after a failed write, and an ErrReadOnly in a store of
-// OpenReader.
+// broken returns an ErrReadOnly in a store of OpenReader, an ErrBroken after a failed
+// write, and nil if the store takes writes. The text says whether the store resumes
+// by itself.
 func (s *Store) broken() error {
 	if s.pinned != nil {
 		return ErrReadOnly

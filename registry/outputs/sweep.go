@@ -13,15 +13,22 @@ import (
 
 // Swept counts the garbage that a Sweep deleted.
 type Swept struct {
-	Outputs int   // partly written blobs included
+	Outputs int   // deleted blobs, with the partly written ones
 	Bytes   int64 // of the blobs; for a partly written one, the bytes of its chunks or its file
 }
 
-// Sweep deletes the garbage of a crash: partly written blobs, and unconfirmed blobs for
-// which recorded reports that no settlement event references them. It confirms the
-// other unconfirmed blobs. It ignores blobs that were stored since the store was
-// opened, whose events may still be on their way to the log. If recorded returns an
-// error, Sweep stops and returns it with the counts so far.
+// Sweep is the garbage collector. It deletes what crashes left:
+//
+//   - unconfirmed blobs whose settlement event was never recorded;
+//   - chunks without a header, of a Keep that did not finish;
+//   - sstables under incoming, of such a Keep.
+//
+// For each settlement with unconfirmed blobs it calls recorded, which reports whether
+// the log has the settlement event. If so, Sweep confirms the blobs. It considers
+// only blobs with a number below the first one of this opening: a newer blob may
+// belong to an event that is not in the log yet. If recorded returns an error, Sweep
+// stops and returns it with the counts so far. Sweep may run while the store is in
+// use.
 func (s *Store) Sweep(ctx context.Context, recorded func(context.Context, domain.EventID) (bool, error)) (Swept, error) {
 	var swept Swept
 	err := s.sweepUnrecorded(ctx, recorded, &swept)
@@ -37,7 +44,8 @@ func (s *Store) Sweep(ctx context.Context, recorded func(context.Context, domain
 	return swept, nil
 }
 
-// sweepUnrecorded sweeps each settlement with old unconfirmed blobs.
+// sweepUnrecorded calls sweepSettlement once for each settlement that has an old
+// unconfirmed blob. The headers of a settlement follow each other.
 func (s *Store) sweepUnrecorded(ctx context.Context, recorded func(context.Context, domain.EventID) (bool, error), swept *Swept) error {
 	var last domain.EventID
 	for h, err := range s.headers(ctx) {
@@ -56,7 +64,8 @@ func (s *Store) sweepUnrecorded(ctx context.Context, recorded func(context.Conte
 	return nil
 }
 
-// sweepSettlement confirms or deletes the old unconfirmed blobs of a settlement.
+// sweepSettlement asks recorded about a settlement. It confirms the unconfirmed blobs
+// of a recorded one, and deletes the old unconfirmed blobs of any other.
 func (s *Store) sweepSettlement(ctx context.Context, id domain.EventID, recorded func(context.Context, domain.EventID) (bool, error), swept *Swept) error {
 	named, err := recorded(ctx, id)
 	if err != nil {
@@ -84,7 +93,9 @@ func (s *Store) sweepSettlement(ctx context.Context, id domain.EventID, recorded
 	return nil
 }
 
-// sweepChunks deletes the chunks of old blobs without a header.
+// sweepChunks deletes the chunks of old blobs without a header. It first collects the
+// numbers of all headers, and then visits the blobs in the order of their numbers. A
+// Keep that runs has a newer number, so its chunks are not considered.
 func (s *Store) sweepChunks(ctx context.Context, swept *Swept) error {
 	named := map[uint64]struct{}{}
 	for h, err := range s.headers(ctx) {
@@ -111,9 +122,9 @@ func (s *Store) sweepChunks(ctx context.Context, swept *Swept) error {
 	}
 }
 
-// firstBlob returns the number of the first blob with chunks from from on, and
-// s.firstNew if there is no old one. If the blob has no header, firstBlob also returns
-// the bytes of its chunks.
+// firstBlob returns the number of the first blob with chunks whose number is from or
+// greater. It returns s.firstNew if no old blob is left. If the blob is not in named,
+// size is the bytes of its chunks.
 func (s *Store) firstBlob(from uint64, named map[uint64]struct{}) (id uint64, size int64, err error) {
 	id = s.firstNew
 	err = s.read(func(db *pebble.DB) error {
@@ -138,8 +149,8 @@ func (s *Store) firstBlob(from uint64, named map[uint64]struct{}) (id uint64, si
 	return id, size, err
 }
 
-// sweepIncoming deletes the sstables that crashed Keeps left under incoming, and no
-// file of another name.
+// sweepIncoming deletes the sstables under incoming that no Keep is writing. It
+// leaves files with other names alone.
 func (s *Store) sweepIncoming(swept *Swept) error {
 	names, err := s.fs.List(s.incoming())
 	if err != nil {
@@ -158,7 +169,7 @@ func (s *Store) sweepIncoming(swept *Swept) error {
 	return nil
 }
 
-// sweepFile deletes one file under incoming and counts it.
+// sweepFile deletes one file under incoming and adds it to the counts.
 func (s *Store) sweepFile(name string, swept *Swept) error {
 	path := s.fs.PathJoin(s.incoming(), name)
 	file, err := s.fs.Stat(path)

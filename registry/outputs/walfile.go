@@ -11,22 +11,27 @@ import (
 // fillStep is the number of bytes by which a WAL file is filled with zeros in advance.
 const fillStep = 1 << 20
 
+// zeros is a source of zero bytes; it is never changed.
 var zeros [64 << 10]byte
 
-// filledWALs is a file system that opens WAL files as walFiles.
+// A filledWALs is a file system that opens WAL files as walFiles, and all other files
+// unchanged.
 type filledWALs struct{ vfs.FS }
 
-// newFilledWALs returns storage with walFiles.
+// newFilledWALs returns a filledWALs over storage.
 func newFilledWALs(storage vfs.FS) vfs.FS { return filledWALs{storage} }
 
+// Create creates a file.
 func (f filledWALs) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return asWAL(name)(f.FS.Create(name, c))
 }
 
+// ReuseForWrite renames a file and opens it for writing.
 func (f filledWALs) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return asWAL(to)(f.FS.ReuseForWrite(from, to, c))
 }
 
+// Unwrap returns the file system below.
 func (f filledWALs) Unwrap() vfs.FS { return f.FS }
 
 // asWAL returns a function that wraps a newly opened file in a walFile if its name is
@@ -42,17 +47,18 @@ func asWAL(name string) func(vfs.File, error) (vfs.File, error) {
 
 // A walFile is a WAL file that is filled with zeros ahead of the next records. A sync
 // after overwriting allocated blocks costs one disk write; a sync of a growing file
-// also waits for the journal of the file system. Pebble reads zeros as the end of the
-// WAL and recycles WAL files, so most are filled once. Every writeOut bytes the walFile
-// starts writeback, so that a later sync has less to wait for.
+// also waits for the journal of the file system. Pebble takes zeros for the end of
+// the WAL. It recycles WAL files, so most of them are filled once. Every writeOut
+// bytes the walFile starts writeback, so that a later sync has less to write.
 type walFile struct {
 	vfs.File
-	end          int64 // end of the written records
+	end          int64 // end of the written records, in bytes
 	writebackEnd int64 // end of the bytes whose writeback has started
 	filled       int64 // size of the file
 }
 
-// newWALFile returns a walFile of f, which Pebble writes from its beginning.
+// newWALFile returns a walFile over f. Pebble writes the file from its beginning,
+// also a recycled one.
 func newWALFile(f vfs.File) *walFile {
 	l := &walFile{File: f}
 	if info, err := f.Stat(); err == nil {
@@ -61,7 +67,9 @@ func newWALFile(f vfs.File) *walFile {
 	return l
 }
 
-// Write appends p. It returns a pebblefiles.ErrSyncFailed if starting writeback fails.
+// Write appends p to the records. If starting the writeback fails, it returns a
+// pebblefiles.ErrSyncFailed: the error may be the result of an earlier write, so the
+// fail-stop file system must treat it like a failed sync.
 func (l *walFile) Write(p []byte) (int, error) {
 	l.fill(l.end + int64(len(p)))
 	n, err := l.File.Write(p)
@@ -75,8 +83,9 @@ func (l *walFile) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// fill allocates the file up to end. If that fails the file grows as it is written, and
-// the write reports a full disk.
+// fill writes zeros up to end, rounded up to fillStep. If that fails, it does not try
+// again: the file grows as it is written, and the write of a record reports a full
+// disk.
 func (l *walFile) fill(end int64) {
 	if end <= l.filled {
 		return
