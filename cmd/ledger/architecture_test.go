@@ -100,7 +100,8 @@ var importRules = map[string]importRule{
 		"domain", "events", "projections/calls", "registry", "builtins/permission", "runner", "runner/providers/script",
 		"cmd/ledger/render", "cmd/ledger/sessions", "cmd/ledger/stores", "cmd/ledger/verify",
 	}, []string{"golang.org/x/sys"}},
-	"cmd/ledger/importer": {[]string{"domain", "events/transcripts", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores"}, nil},
+	"cmd/ledger/importer":   {[]string{"domain", "events/transcripts", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores"}, nil},
+	"cmd/ledger/publishing": {[]string{"domain", "events", "projections/publish", "projections/publish/jetstream", "projections/publish/jsonl", "cmd/ledger/fault", "cmd/ledger/query", "cmd/ledger/render", "cmd/ledger/stores", "cmd/ledger/views"}, nil},
 	"cmd/ledger/doctor": {[]string{
 		"domain", "events", "events/eventstoredb", "runner", "runner/engine/shared",
 		"cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/publishing"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/serve"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
@@ -95,9 +96,9 @@ func (a *app) serveCommand() *cobra.Command {
 // serve serves the store as o says, and publishes the jobs of the file at publishFile, if it
 // is not empty, until ctx ends.
 func (a *app) serve(ctx context.Context, o serve.Options, publishFile string) (err error) {
-	c := serve.Config{Printer: a.Printer, Opener: a.Opener, Options: o, Version: version(), Targets: openTarget, Recover: a.recoverServed}
+	c := serve.Config{Printer: a.Printer, Opener: a.Opener, Options: o, Version: version(), Targets: publishing.OpenTarget, Recover: a.recoverServed}
 	if publishFile != "" {
-		if c.Jobs, err = publications(publishFile, a.Env); err != nil {
+		if c.Jobs, err = publishing.ReadConfig(publishFile, a.Env); err != nil {
 			return err
 		}
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/publishing"
 	"github.com/settlement-ledger/ledger/cmd/ledger/serve"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
@@ -204,14 +205,14 @@ func broker(t *testing.T, port int, change ...func(*server.Options)) *server.Ser
 }
 
 // consumers returns the rows of ledger consumer ls by consumer name.
-func consumers(t *testing.T, store string) map[string]consumerRow {
+func consumers(t *testing.T, store string) map[string]publishing.ConsumerRow {
 	t.Helper()
 	listed := ledger(t, store, "consumer", "ls", "-o", "json")
 	if listed.exit != 0 {
 		t.Fatalf("consumer ls: exit %d: %s", listed.exit, listed.err)
 	}
-	all := map[string]consumerRow{}
-	for _, row := range decodeJSON[[]consumerRow](t, listed.out) {
+	all := map[string]publishing.ConsumerRow{}
+	for _, row := range decodeJSON[[]publishing.ConsumerRow](t, listed.out) {
 		all[row.Name] = row
 	}
 	return all
@@ -302,14 +303,14 @@ func TestRetryReachesServe(t *testing.T) {
 		}
 		return all
 	}
-	eventually(t, "all are set aside", func() bool {
+	eventually(t, "all are dead letters", func() bool {
 		row, known := consumers(t, store)["bus"]
 		return known && row.Poison == 3 && row.Error != nil && strings.Contains(*row.Error, "maximum payload exceeded")
 	})
-	if asked := ledger(t, store, "consumer", "retry", "bus", "2"); asked.exit != 0 || !strings.Contains(string(asked.out), "1 records are published again") {
+	if asked := ledger(t, store, "consumer", "retry", "bus", "2"); asked.exit != 0 || !strings.Contains(string(asked.out), "1 record to publish again") {
 		t.Errorf("consumer retry: exit %d, %s%s", asked.exit, asked.out, asked.err)
 	}
-	eventually(t, "the second was tried again", func() bool { return slices.Equal(tries(), []string{"1:1:false", "2:2:false", "3:1:false"}) })
+	eventually(t, "the second was retried", func() bool { return slices.Equal(tries(), []string{"1:1:false", "2:2:false", "3:1:false"}) })
 	p.stop(t, syscall.SIGTERM)
 }
 
