@@ -6,14 +6,15 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A fairQueue is a queue that serves streams round robin: after an item of a stream it
-// serves all other streams that have items, and the items of one stream in their
-// order. It is not safe for concurrent use. The zero fairQueue is empty.
+// A fairQueue is a queue that serves streams round robin: after an item of a stream
+// it serves an item of every other stream that has items. The items of one stream are
+// served in their order. push, first and pop take amortized constant time. It is not
+// safe for concurrent use. The zero fairQueue is empty.
 type fairQueue[T comparable] struct {
-	queues map[events.Stream]*streamQueue[T]
-	turns  fifo[*streamQueue[T]] // queues with items; the first is served next
-	len    int
-	spare  []*streamQueue[T] // empty queues for reuse
+	queues map[events.Stream]*streamQueue[T] // the queue of each stream with items
+	turns  fifo[*streamQueue[T]]             // queues with items; the first is served next
+	len    int                               // items of all streams
+	spare  []*streamQueue[T]                 // empty queues for reuse
 }
 
 // A streamQueue holds the items of one stream in a fairQueue.
@@ -36,7 +37,8 @@ func (r *fairQueue[T]) push(s events.Stream, item T) {
 	r.len++
 }
 
-// newQueue adds a queue for a stream, a spare one if there is one.
+// newQueue adds an empty queue for a stream to queues. It reuses a spare queue if
+// there is one.
 func (r *fairQueue[T]) newQueue(s events.Stream) *streamQueue[T] {
 	var l *streamQueue[T]
 	if last := len(r.spare) - 1; last >= 0 {
@@ -99,10 +101,14 @@ type fifo[T comparable] struct {
 	gone  int // items at the front that were popped
 }
 
+// len returns the number of items.
 func (f *fifo[T]) len() int { return len(f.items) - f.gone }
 
+// first returns the oldest item. It panics if the fifo is empty.
 func (f *fifo[T]) first() T { return f.items[f.gone] }
 
+// push adds an item. If the slice is full, it first moves the items to the front,
+// over the popped ones, so that the slice grows only with the number of items.
 func (f *fifo[T]) push(item T) {
 	if f.gone > 0 && len(f.items) == cap(f.items) {
 		n := copy(f.items, f.items[f.gone:])
@@ -112,6 +118,8 @@ func (f *fifo[T]) push(item T) {
 	f.items = append(f.items, item)
 }
 
+// pop removes the oldest item and returns it. It clears the place, so that the fifo
+// does not keep the item alive. It panics if the fifo is empty.
 func (f *fifo[T]) pop() (item T) {
 	var none T
 	item, f.items[f.gone] = f.items[f.gone], none
@@ -121,6 +129,8 @@ func (f *fifo[T]) pop() (item T) {
 	return item
 }
 
+// remove removes an item and reports whether the fifo had it. Its cost grows with the
+// number of items.
 func (f *fifo[T]) remove(item T) bool {
 	at := slices.Index(f.items[f.gone:], item)
 	if at < 0 {

@@ -52,9 +52,9 @@ type Manifest struct {
 	Position events.Position `json:"position"` // of the last record
 	Records  uint64          `json:"records"`
 	Digest   string          `json:"digest"` // the events.Digest of the records
-	Made     time.Time       `json:"made"`   // time of the snapshot, in UTC
+	Made     time.Time       `json:"made"`   // when the snapshot began, in UTC
 	Files    []Copy          `json:"files"`
-	Missing  []string        `json:"missing,omitempty"` // data of the components to which records refer and which the store lacked
+	Missing  []string        `json:"missing,omitempty"` // names of component data to which records refer and which the store lacked
 	Turn     uint64          `json:"turn,omitempty"`    // number of earlier backups into the folder
 }
 
@@ -79,23 +79,25 @@ type Written struct {
 	Bytes int64 // their size
 }
 
-// Make copies the durable records of a store, and the parts that they refer to, into the folder
-// dst, as of one time. The store stays usable meanwhile. Make creates the folder if it
-// is missing. If the folder holds something else, Make returns ErrNotABackup and leaves
-// it unchanged. It does not write a file again that an earlier backup in the folder has,
-// and at the end removes the files that only the earlier backup needed.
+// Make copies the durable records of a store, and the component data to which they
+// refer, into the folder dst, as of one time. The store stays usable. Make creates
+// the folder if it is missing. If the folder holds other files than a backup, Make
+// returns ErrNotABackup and leaves it unchanged.
 //
-// Before the backup is complete, Make reads every record of the snapshot, and every
-// file that the folder does not have yet; a damaged one ends it with events.ErrDamaged.
-// Of the files that the folder has, each backup rereads an eighth in turn, and replaces
-// damaged ones.
+// A file that an earlier backup in the folder has is not written again. At the end
+// Make removes the files that only the earlier backup needed. Before the backup is
+// complete, Make reads every record of the snapshot, and every file that the folder
+// does not have yet. It returns events.ErrDamaged for damage. Of the files that the
+// folder has, each backup rereads an eighth in turn, and replaces damaged ones.
 //
-// An earlier backup in the folder is replaced only by one with at least its content: if
-// the store lost records of it, or lacks referenced data that the earlier backup has,
-// Make returns [storedir.ErrIncomplete]. The earlier backup stays intact until the new one is
-// complete and durable; an error, a kill or a power cut does not change it. Only one
-// backup of a store, and only one into a folder, runs at a time; a second one is
-// events.ErrInUse.
+// The new backup must have at least the content of the earlier one. If the store has
+// lost records of the earlier backup, or lacks referenced data that the earlier
+// backup has, Make returns [storedir.ErrIncomplete] and keeps the earlier one. The
+// earlier backup stays intact until the new one is complete and durable; an error, a
+// kill or a power cut does not change it.
+//
+// Only one backup of a store, and only one into a folder, runs at a time. A second
+// Make returns events.ErrInUse.
 func Make(ctx context.Context, source Source, dst string, parts ...NamedComponent) (made Manifest, wrote Written, err error) {
 	b := &backupRun{source: source, fs: source.FS, dst: dst, snapshotDir: source.SnapshotDir}
 	if source.FS == pebblefiles.Disk {
@@ -109,7 +111,7 @@ func Make(ctx context.Context, source Source, dst string, parts ...NamedComponen
 	return b.made, b.wrote, nil
 }
 
-// A Source is the store that Make backs up.
+// A Source is the open store that Make backs up.
 type Source struct {
 	FS          vfs.FS // file system of the store and of the backup
 	Dir         string // folder of the store
@@ -117,24 +119,28 @@ type Source struct {
 
 	// Snapshot creates the folder dir with an immutable copy of the durable records.
 	Snapshot func(ctx context.Context, dir string) error
-	// Acquire makes sure that one backup of the store runs at a time. It returns a
-	// function that ends the exclusion, or an events.ErrInUse.
+	// Acquire excludes a second backup of the store. It returns a function that ends
+	// the exclusion, or an events.ErrInUse.
 	Acquire func() (release func(), err error)
 }
 
-// A backupRun is a backup in progress.
+// A backupRun is one call of Make.
 type backupRun struct {
 	source      Source
 	fs          vfs.FS
-	dst         string
-	snapshotDir string // folder of the snapshot
-	made        Manifest
-	wrote       Written
+	dst         string           // folder of the backup
+	snapshotDir string           // folder of the snapshot
+	made        Manifest         // of this backup, completed step by step
+	wrote       Written          // result of Make
 	last        Manifest         // earlier backup in dst; zero: none
 	pool        map[string]int64 // sizes of the files in dst, by SHA-256
 }
 
-// run takes the snapshot, verifies and copies it, and then replaces the manifest.
+// run makes the backup in five steps: lock the folder, take the snapshot, verify it,
+// copy its files into the pool, and replace the manifest. The manifest is written
+// last and atomically, so the folder has a complete backup at every time. Then run
+// removes the files that the new manifest does not list. A kill between both leaves
+// unneeded files, which the next backup removes.
 func (b *backupRun) run(ctx context.Context, parts []NamedComponent) (err error) {
 	if isWithin(b.fs, b.dst, b.source.Dir) {
 		return errors.New("the folder is the store's, or within it: name another")
@@ -172,8 +178,10 @@ func (b *backupRun) run(ctx context.Context, parts []NamedComponent) (err error)
 	return b.removeUnneeded()
 }
 
-// snapshot copies the durable records into a folder, and then the parts that they refer
-// to, each into a folder of its name.
+// snapshot copies the components and then the records, by recursion: each component
+// calls the next step while it removes no data. So the data to which the copied
+// records refer cannot disappear between the copy of the records and the copy of the
+// component.
 func (b *backupRun) snapshot(ctx context.Context, dir string, parts []NamedComponent) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -185,8 +193,10 @@ func (b *backupRun) snapshot(ctx context.Context, dir string, parts []NamedCompo
 	return b.source.Snapshot(ctx, b.fs.PathJoin(dir, storedir.LogName))
 }
 
-// readBack reads the records of the snapshot, and compares them with the earlier backup
-// and with the parts.
+// readBack reads all records of the snapshot and completes the manifest with their
+// number and digest. It returns ErrIncomplete if they do not begin with the records
+// of the earlier backup, or if more component data is missing than in the earlier
+// backup.
 func (b *backupRun) readBack(ctx context.Context, parts []NamedComponent) (err error) {
 	log := b.fs.PathJoin(b.snapshotDir, storedir.LogName)
 	then := events.NewDigest() // of the records in the earlier backup
@@ -224,7 +234,8 @@ func (b *backupRun) readBack(ctx context.Context, parts []NamedComponent) (err e
 	return nil
 }
 
-// isWithin reports whether a folder is another folder or inside it.
+// isWithin reports whether the folder dir is the folder within or inside it. Both are
+// clean paths.
 func isWithin(storage vfs.FS, dir, within string) bool {
 	for {
 		if dir == within {
@@ -238,7 +249,9 @@ func isWithin(storage vfs.FS, dir, within string) bool {
 	}
 }
 
-// lockTarget creates or inspects the folder of the backup, and locks it.
+// lockTarget creates or inspects the folder of the backup, locks it and reads its
+// manifest. It returns ErrNotABackup for a folder with other files, and
+// events.ErrInUse if another backup has the lock. The caller closes the lock.
 func (b *backupRun) lockTarget() (io.Closer, error) {
 	names, err := b.fs.List(b.dst)
 	switch {
@@ -273,8 +286,8 @@ func (b *backupRun) lockTarget() (io.Closer, error) {
 	return lock, nil
 }
 
-// readTarget reads the manifest and lists the files of the folder. It ignores a damaged
-// manifest, which the backup replaces.
+// readTarget reads the manifest and lists the files of the locked folder. It treats a
+// damaged manifest as missing: the new backup replaces it.
 func (b *backupRun) readTarget() error {
 	if last, err := readManifest(b.fs, b.dst); err == nil {
 		b.last, b.made.Turn = last, last.Turn+1
@@ -294,7 +307,8 @@ func (b *backupRun) readTarget() error {
 	return err
 }
 
-// copyAll copies the FORMAT file and the snapshot.
+// copyAll copies the FORMAT file and all files of the snapshot into the pool,
+// durably, and lists them in the manifest.
 func (b *backupRun) copyAll(ctx context.Context, parts []NamedComponent) error {
 	if err := b.copyFile(ctx, b.fs.PathJoin(b.source.Dir, storedir.FormatName), storedir.FormatName); err != nil {
 		return err
@@ -317,7 +331,10 @@ func (b *backupRun) copyAll(ctx context.Context, parts []NamedComponent) error {
 	return pebblefiles.SyncDir(b.fs, b.fs.PathJoin(b.dst, poolName))
 }
 
-// copyFile copies one file, unless the folder has a file with its bytes.
+// copyFile adds a file to the manifest. It copies the file unless the pool has a file
+// with the same SHA-256 and size, which is not due for a reread or is intact. It
+// checks a file that it copies for damage before and compares the digest of a second
+// read after. The copy gets its name in the pool only when it is durable.
 func (b *backupRun) copyFile(ctx context.Context, from, path string) error {
 	sum, size, err := hashCopy(ctx, b.fs, from, io.Discard)
 	if err != nil {
@@ -347,22 +364,24 @@ func (b *backupRun) copyFile(ctx context.Context, from, path string) error {
 	return nil
 }
 
-// rereadIn is the number of backups in which each file of the folder is reread once.
+// rereadIn is the number of backups in which each file of the pool is reread once.
 const rereadIn = 8
 
-// rereadDue reports whether this backup rereads a file.
+// rereadDue reports whether this backup rereads a file of the pool. The first byte of
+// the SHA-256 assigns the file to one of rereadIn turns.
 func (b *backupRun) rereadDue(sum string) bool {
 	first, err := strconv.ParseUint(sum[:2], 16, 8)
 	return err != nil || first%rereadIn == b.made.Turn%rereadIn
 }
 
-// intact reports whether a file in the folder matches its SHA-256.
+// intact reports whether a file of the pool matches its SHA-256. It reads the whole
+// file.
 func (b *backupRun) intact(ctx context.Context, name, sum string) bool {
 	found, _, err := hashCopy(ctx, b.fs, name, io.Discard)
 	return err == nil && found == sum
 }
 
-// removeUnneeded removes the files that the backup does not need.
+// removeUnneeded removes the files of the pool that the new manifest does not list.
 func (b *backupRun) removeUnneeded() error {
 	needed := map[string]bool{}
 	for _, f := range b.made.Files {
@@ -378,7 +397,8 @@ func (b *backupRun) removeUnneeded() error {
 	return nil
 }
 
-// writeCopy copies a file, durably, and returns its SHA-256.
+// writeCopy copies the content of a file, durably, and returns its SHA-256. The entry
+// in the folder is not durable yet.
 func writeCopy(ctx context.Context, storage vfs.FS, from, to string) (sum string, err error) {
 	out, err := storage.Create(to, vfs.WriteCategoryUnspecified)
 	if err != nil {
@@ -391,7 +411,8 @@ func writeCopy(ctx context.Context, storage vfs.FS, from, to string) (sum string
 	return sum, errors.Join(err, out.Close())
 }
 
-// hashCopy copies a file to a writer, and returns its SHA-256 and its size.
+// hashCopy copies a file to a writer, and returns its SHA-256 in hexadecimal and its
+// size in bytes. It returns the cause of ctx if that ends.
 func hashCopy(ctx context.Context, storage vfs.FS, from string, to io.Writer) (sum string, size int64, err error) {
 	in, err := storage.Open(from)
 	if err != nil {
@@ -431,7 +452,9 @@ func writeManifest(storage vfs.FS, dir string, b Manifest) error {
 	return pebblefiles.WriteFile(storage, dir, manifestName, fmt.Appendf(text, "%x\n", sha256.Sum256(text)))
 }
 
-// readManifest reads the BACKUP file of a folder.
+// readManifest reads the BACKUP file of a folder. It returns ErrNotABackup if the
+// folder has none, events.ErrNewerFormat for another format, and ErrBadBackup if the
+// file does not match its sum.
 func readManifest(storage vfs.FS, dir string) (b Manifest, err error) {
 	file, err := storage.Open(storage.PathJoin(dir, manifestName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -465,10 +488,10 @@ func readManifest(storage vfs.FS, dir string) (b Manifest, err error) {
 // A Component is other data that a backup includes, such as the outputs to which records
 // refer.
 type Component interface {
-	// Snapshot creates the folder dir with an immutable copy of the component's data. It
-	// first calls before, and from then until the copy is complete the part removes
-	// no data, so that the copy has everything that before saw referenced. It returns
-	// the error of before.
+	// Snapshot creates the folder dir with an immutable copy of the component's data.
+	// It first calls before and returns its error. From that call until the copy is
+	// complete the component removes no data, so the copy has all data that before
+	// saw referenced.
 	Snapshot(ctx context.Context, dir string, before func() error) error
 }
 

@@ -53,15 +53,18 @@ func Restore(ctx context.Context, src, dst string, storage vfs.FS) (b Manifest, 
 // its path as a quoted Go string.
 const restoringTitle = "settlement-ledger restore, format 1\n"
 
-// A restoreRun is a Restore in progress.
+// A restoreRun is one call of Restore.
 type restoreRun struct {
 	fs       vfs.FS
-	src, dst string
-	made     Manifest
+	src, dst string   // folders of the backup and of the new store
+	made     Manifest // of the backup
 }
 
-// run locks dst, removes the remains of an interrupted Restore, and copies the files. If
-// that fails it removes the files it wrote.
+// run restores the backup. It checks the paths of the manifest, locks dst, and
+// removes the remains of an interrupted Restore. It writes the list of the files,
+// durably, and then the files. The list lets a later Restore recognize the remains of
+// this one, and keeps Open from taking them for a store. If a step fails, run removes
+// the files that it wrote.
 func (r *restoreRun) run(ctx context.Context) (err error) {
 	if isWithin(r.fs, r.dst, r.src) || isWithin(r.fs, r.src, r.dst) {
 		return errors.New("one folder is the other, or within it: name another")
@@ -101,8 +104,9 @@ func (r *restoreRun) run(ctx context.Context) (err error) {
 	return r.fs.Remove(r.path(storedir.RestoringName))
 }
 
-// explain returns an error of copying, as events.ErrInUse if another backup was made into
-// src meanwhile, which removes files.
+// explain returns the error of a failed copy. A backup that was made into src during
+// the Restore removes files; explain returns events.ErrInUse if the manifest shows
+// that.
 func (r *restoreRun) explain(err error) error {
 	now, reading := readManifest(r.fs, r.src)
 	if errors.Is(err, ErrBadBackup) && reading == nil && !now.Made.Equal(r.made.Made) {
@@ -111,8 +115,8 @@ func (r *restoreRun) explain(err error) error {
 	return err
 }
 
-// leftovers returns the files in dst that an interrupted Restore wrote. If there is any
-// other file it returns an ErrNotEmpty that names it.
+// leftovers returns the files in dst that an interrupted Restore wrote. It returns an
+// ErrNotEmpty that names the first other file, and fs.ErrNotExist if dst is missing.
 func (r *restoreRun) leftovers() ([]string, error) {
 	if _, err := r.fs.List(r.dst); err != nil {
 		return nil, err
@@ -149,8 +153,8 @@ func (r *restoreRun) notEmpty(path string) error {
 	return fmt.Errorf("%w: it holds %s; name an empty folder, or one that does not exist", ErrNotEmpty, path)
 }
 
-// listedFiles returns the paths in the RESTORING file, and no paths if it is missing. A
-// file of another format is an ErrNotEmpty.
+// listedFiles returns the paths in the RESTORING file of dst. It returns no paths if
+// the file is missing, and an ErrNotEmpty if its format is unknown.
 func (r *restoreRun) listedFiles() (map[string]bool, error) {
 	f := storedir.Dir{FS: r.fs, Path: r.dst}
 	text, err := f.ReadAll(storedir.RestoringName)
@@ -185,8 +189,9 @@ func hasFileIn(paths map[string]bool, folder string) bool {
 	return false
 }
 
-// walk calls do for each file and folder under a folder of dst, with its path in dst, and
-// for a folder before its content.
+// walk calls do for each file and folder below a folder of dst, with its path
+// relative to dst. It calls do for a folder before its content. It returns an
+// ErrNotEmpty for a folder that is a symbolic link.
 func (r *restoreRun) walk(dir string, do func(path string, folder bool) error) error {
 	names, err := r.fs.List(r.path(dir))
 	if err != nil {
@@ -217,8 +222,8 @@ func (r *restoreRun) walk(dir string, do func(path string, folder bool) error) e
 	return nil
 }
 
-// symlinked reports whether a folder of dst is outside dst by a symbolic link: then a
-// Restore into dst did not write its files.
+// symlinked reports whether the path of a folder in dst leads elsewhere by a symbolic
+// link. A Restore makes no links, so it did not write the files there.
 func (r *restoreRun) symlinked(path string) bool {
 	if r.fs != pebblefiles.Disk {
 		return false
@@ -227,7 +232,8 @@ func (r *restoreRun) symlinked(path string) bool {
 	return err != nil || found != r.path(path)
 }
 
-// path returns the path of a file in dst, whose relative path has slashes.
+// path returns the path of a file in dst. The argument is relative to dst and has
+// slashes.
 func (r *restoreRun) path(path string) string {
 	if path == "" {
 		return r.dst
@@ -244,8 +250,9 @@ func (r *restoreRun) begin() error {
 	return pebblefiles.WriteFile(r.fs, r.dst, storedir.RestoringName, text)
 }
 
-// copyAll copies the files and verifies the records. It copies FORMAT last, which makes
-// the folder a store.
+// copyAll copies the files, verifies the records and inspects the folder. It copies
+// FORMAT last, which makes the folder a store. So a folder with FORMAT has all other
+// files, durably and verified.
 func (r *restoreRun) copyAll(ctx context.Context, f *storedir.Dir) error {
 	var last Copy
 	for _, c := range r.made.Files {
@@ -278,7 +285,8 @@ func (r *restoreRun) copyAll(ctx context.Context, f *storedir.Dir) error {
 	return f.Inspect()
 }
 
-// copy copies one file, durably, and compares it with its sum.
+// copy copies one file of the backup into dst, durably. It returns an ErrBadBackup
+// that names the file if it is missing or does not match its SHA-256.
 func (r *restoreRun) copy(ctx context.Context, c Copy) error {
 	to := r.path(c.Path)
 	f := storedir.Dir{FS: r.fs, Path: r.fs.PathDir(to)}
@@ -298,8 +306,9 @@ func (r *restoreRun) copy(ctx context.Context, c Copy) error {
 	return pebblefiles.SyncDir(r.fs, f.Path)
 }
 
-// clear removes the files that a failed Restore wrote, and the lock. It removes FORMAT
-// first, durably.
+// clear removes the files that a failed Restore wrote, and the lock file. It removes
+// FORMAT first, durably, so that an interrupted clear leaves no incomplete store, and
+// RESTORING after the listed files.
 func (r *restoreRun) clear() error {
 	if _, err := r.fs.Stat(r.path(storedir.FormatName)); !errors.Is(err, fs.ErrNotExist) {
 		if err == nil {
@@ -322,7 +331,8 @@ func (r *restoreRun) clear() error {
 	return r.remove([]string{storedir.RestoringName, storedir.LockName})
 }
 
-// remove removes files, and then their folders if they are empty.
+// remove removes files of dst that exist, and then the folders of these files if they
+// are empty.
 func (r *restoreRun) remove(paths []string) error {
 	folders := map[string]bool{}
 	for _, name := range paths {

@@ -20,24 +20,24 @@ type Finding struct {
 	File     string          // relative to the store's folder
 	Offset   int64           // in the file, counted from 1
 	Position events.Position // of the record
-	Through  events.Position // of the last of consecutive records with the same damage
+	Through  events.Position // of the last record, if one damage covers several consecutive ones
 	Stream   events.Stream
 	Revision events.Revision
-	Detail   string
+	Detail   string // a text for an operator
 }
 
-// A Report counts the data that a check read.
+// A Report counts the data that a Check read.
 type Report struct {
 	Files       int
-	Bytes       int64 // of the files
-	Records     uint64
-	Streams     int
-	Checkpoints int
+	Bytes       int64           // of the files
+	Records     uint64          // readable records
+	Streams     int             // streams whose length is known at the end
+	Checkpoints int             // readable or not
 	End         events.Position // of the last record
 	Digest      string          // events.Digest of the records; empty if a record could not be read
 	Opened      bool            // the database could be opened; if not, only its files were checked
 	Closed      bool            // the store was closed cleanly, so no records are missing at its end
-	Locked      bool            // no process could write meanwhile; false if the lock cannot be shared
+	Locked      bool            // the lock excluded writers; false if the lock cannot be shared
 }
 
 // Options are the options of Check. The zero Options suit most callers.
@@ -45,7 +45,7 @@ type Options struct {
 	FS         vfs.FS                                // file system of the folder; nil: the disk
 	Checkpoint func(name string, data []byte) error  // returns an error for a bad checkpoint; nil: checkpoints are only read
 	Record     func(events.Entry)                    // is called with each readable record; nil: not called
-	Progress   func(done string, bytes, total int64) // is called with a phase and its progress, in bytes of files or in records; nil: not called
+	Progress   func(done string, bytes, total int64) // gets a phase and its progress, in bytes of files or in records; nil: not called
 }
 
 // Check reads all data in the folder of a closed store and calls found for each damage.
@@ -73,21 +73,25 @@ func Check(ctx context.Context, dir string, found func(Finding), c Options) (che
 	return k.Report, nil
 }
 
-// A check is a Check in progress.
+// A check is one call of Check. It belongs to one goroutine.
+//
+// The records are read once, in order, and the index once. The check compares both by
+// sums of hashes that do not depend on the order, so it needs no memory for each
+// record. Only if the sums differ does it look up each entry.
 type check struct {
 	Options
 	Report
-	dir     string
-	found   func(Finding)
-	damages []*pebblefiles.Damage
+	dir     string                // folder of the store
+	found   func(Finding)         // of Check
+	damages []*pebblefiles.Damage // of the files; reads of these bytes return errors
 	db      *pebble.DB
-	pending Finding // not reported yet: the next damage may extend it
-	lengths map[events.Stream]events.Revision
-	lost    bool // a record could not be read, so stream lengths are unknown
-	holes   map[uint64]bool
-	seed    maphash.Seed
-	records uint64 // sum of the hashes of (stream, revision, sequence) of all records
-	index   uint64 // the same sum over the index
+	pending Finding                           // not reported yet: the next damage may extend it
+	lengths map[events.Stream]events.Revision // of the streams so far; without streams that a hole may have extended
+	lost    bool                              // a record could not be read, so an unknown stream may have any length
+	holes   map[uint64]bool                   // sequences of unreadable records, at most 2^20
+	seed    maphash.Seed                      // of the hashes in records and index
+	records uint64                            // sum of the hashes of (stream, revision, sequence) of all records
+	index   uint64                            // the same sum over the index
 }
 
 // run checks the files, and then the records, the index and the checkpoints.
@@ -121,7 +125,10 @@ func (k *check) run(ctx context.Context) error {
 	return err
 }
 
-// lock inspects the folder and takes a shared lock if possible, which excludes writers.
+// lock inspects the folder and takes the shared lock, which excludes writers. If the
+// lock cannot be shared, the check continues without it. A missing FORMAT file or
+// database is reported as a finding. It returns events.ErrInUse if a writer has the
+// lock. The caller closes the lock.
 func (k *check) lock() (io.Closer, error) {
 	f := &storedir.Dir{FS: k.FS, Path: k.dir}
 	err := f.Inspect()
@@ -150,8 +157,9 @@ func (k *check) lock() (io.Closer, error) {
 	return lock, nil
 }
 
-// report reports a finding. It merges it with the pending one if that is the same damage
-// of the records before.
+// report reports a finding, after the pending one. If the finding is the same damage
+// of the next record, report extends the pending finding instead, so that one damage
+// to consecutive records is one finding.
 func (k *check) report(f Finding) {
 	before, _ := k.pending.Through.Parts()
 	at, _ := f.Position.Parts()
@@ -168,7 +176,7 @@ func (k *check) report(f Finding) {
 	k.pending = f
 }
 
-// flush calls found with the pending finding.
+// flush calls found with the pending finding, if there is one.
 func (k *check) flush() {
 	if k.pending != (Finding{}) {
 		k.found(k.pending)
@@ -176,7 +184,9 @@ func (k *check) flush() {
 	k.pending = Finding{}
 }
 
-// checkFiles checks all files of the database.
+// checkFiles checks all files of the database and reports each damage. It keeps the
+// damages, so that the later phases skip the damaged bytes. It returns only the cause
+// of ctx or an error of listing.
 func (k *check) checkFiles(ctx context.Context) error {
 	dir := k.FS.PathJoin(k.dir, storedir.LogName)
 	list, err := pebblefiles.List(k.FS, dir)

@@ -11,8 +11,9 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded/layout"
 )
 
-// checkIndex compares the index with the records, by sums over all entries and, if these
-// differ, one by one.
+// checkIndex compares the index with the records. If the sums of both are equal, each
+// record has its entry. Otherwise it reports each index entry without its record and
+// each record without its index entry.
 func (k *check) checkIndex(ctx context.Context) error {
 	differs := false
 	err := k.eachIndex(ctx, func(stream events.Stream, revision events.Revision, seq uint64, value []byte) {
@@ -28,7 +29,8 @@ func (k *check) checkIndex(ctx context.Context) error {
 	return cmp.Or(k.indexToRecords(ctx), k.recordsToIndex(ctx))
 }
 
-// eachIndex calls do for each index entry, and broke if the index cannot be read further.
+// eachIndex calls do for each index entry, in order. It calls broke for a malformed
+// key and if the index cannot be read to its end. It returns only the cause of ctx.
 func (k *check) eachIndex(ctx context.Context, do func(events.Stream, events.Revision, uint64, []byte), broke func(error)) error {
 	it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: []byte("s/"), UpperBound: []byte("s0")})
 	if err != nil {
@@ -64,7 +66,8 @@ func (k *check) eachIndex(ctx context.Context, do func(events.Stream, events.Rev
 	return nil
 }
 
-// indexToRecords checks the record of each index entry.
+// indexToRecords reports each index entry whose record is missing, damaged or of
+// another stream or revision. It reads one record for each entry.
 func (k *check) indexToRecords(ctx context.Context) error {
 	return k.eachIndex(ctx, func(stream events.Stream, revision events.Revision, seq uint64, value []byte) {
 		at := Finding{Position: events.NewPosition(seq, seq), Stream: stream, Revision: revision}
@@ -84,7 +87,8 @@ func (k *check) indexToRecords(ctx context.Context) error {
 	}, func(err error) { k.report(Finding{Detail: "the index cannot be read: " + err.Error()}) })
 }
 
-// recordsToIndex checks the index entry of each record.
+// recordsToIndex reports each readable record whose index entry is missing or has
+// another sequence. It reads one index entry for each record.
 func (k *check) recordsToIndex(ctx context.Context) error {
 	end, _ := k.End.Parts()
 	for seq := uint64(1); seq <= end; seq++ {
@@ -110,7 +114,7 @@ func (k *check) recordsToIndex(ctx context.Context) error {
 	return nil
 }
 
-// get reads the record with a sequence.
+// get reads and verifies the record with a sequence.
 func (k *check) get(seq uint64) (events.Entry, error) {
 	value, closer, err := k.db.Get(layout.EntryKey(seq))
 	if err != nil {
@@ -120,7 +124,8 @@ func (k *check) get(seq uint64) (events.Entry, error) {
 	return e, errors.Join(err, closer.Close())
 }
 
-// checkOthers checks checkpoints, and reports keys that no store has.
+// checkOthers checks the checkpoints and reports every key that is not of a record,
+// the index or a checkpoint.
 func (k *check) checkOthers(ctx context.Context) error {
 	for _, bounds := range [][2]string{{"\x00", "c/"}, {"c/", "c0"}, {"c0", "e/"}, {"e0", "s/"}, {"s0", "\xff"}} {
 		it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: []byte(bounds[0]), UpperBound: []byte(bounds[1])})

@@ -14,8 +14,9 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// sum adds the hash of a record's stream, revision and sequence to a sum that does not
-// depend on the order.
+// sum adds the hash of a record's stream, revision and sequence to *to. Addition
+// makes the result independent of the order, so the records and the index, which have
+// different orders, give equal sums if they agree.
 func (k *check) sum(to *uint64, stream events.Stream, revision events.Revision, sequence uint64) {
 	var h maphash.Hash
 	h.SetSeed(k.seed)
@@ -27,7 +28,9 @@ func (k *check) sum(to *uint64, stream events.Stream, revision events.Revision, 
 	*to += h.Sum64()
 }
 
-// checkRecords reads all records in order.
+// checkRecords reads all records in order and completes the Report. It reports
+// missing records at the end if the seal has a larger number. After an unreadable
+// record it continues with the next one.
 func (k *check) checkRecords(ctx context.Context) error {
 	k.lengths, k.holes = map[events.Stream]events.Revision{}, map[uint64]bool{}
 	end, err := k.end()
@@ -53,8 +56,8 @@ func (k *check) checkRecords(ctx context.Context) error {
 	return nil
 }
 
-// end returns the sequence of the last record, from the records or, if they cannot be
-// read, from the seal.
+// end returns the sequence of the last record. If the records cannot be read, it
+// returns the number of the seal and the error.
 func (k *check) end() (uint64, error) {
 	it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: layout.EntryKey(0), UpperBound: layout.EntriesEnd()})
 	if err != nil {
@@ -71,8 +74,9 @@ func (k *check) end() (uint64, error) {
 	return end, err
 }
 
-// readRun reads records from a sequence on, to the first unreadable one or to the end, and
-// returns the sequence at which to continue.
+// readRun reads records from the sequence seq on. An iterator ends at an unreadable
+// block, so readRun reports a hole there and returns the sequence at which the caller
+// continues with a new iterator.
 func (k *check) readRun(ctx context.Context, seq, end uint64, digest *events.Digest) (uint64, error) {
 	it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: layout.EntryKey(seq), UpperBound: layout.UpperBound(end)})
 	if err != nil {
@@ -108,7 +112,8 @@ func (k *check) readRun(ctx context.Context, seq, end uint64, digest *events.Dig
 	return end + 1, nil
 }
 
-// readDetail returns the text of a read error. It is the same for each record of a block.
+// readDetail returns the text of a finding for a read error. The text is the same for
+// each record of a damaged block, so that report merges the findings.
 func readDetail(err error) string {
 	if d, ok := errors.AsType[*pebblefiles.Damage](err); ok {
 		return "the record cannot be read: " + storedir.LogName + "/" + d.Error()
@@ -116,7 +121,8 @@ func readDetail(err error) string {
 	return "the record cannot be read: " + err.Error()
 }
 
-// hole reports records that cannot be read.
+// hole reports the records from from through through as unreadable. Streams may have
+// grown in the hole, so the lengths of all streams are unknown afterwards.
 func (k *check) hole(from, through uint64, detail string) {
 	k.lost = true
 	for seq := from; seq <= through && len(k.holes) < 1<<20; seq++ {
@@ -126,7 +132,8 @@ func (k *check) hole(from, through uint64, detail string) {
 	k.report(Finding{Position: events.NewPosition(from, from), Through: events.NewPosition(through, through), Detail: detail})
 }
 
-// record checks one record.
+// record verifies one record, compares its revision with the length of its stream,
+// and adds it to the sums and the digest. An undecodable record is a hole.
 func (k *check) record(value []byte, seq uint64, digest *events.Digest) {
 	e, err := layout.Decode(value, seq)
 	if err != nil {

@@ -12,9 +12,11 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// ReadDigest reads all records of a database that no process writes to, and returns the last
-// position, the number and the digest of the records. It calls saw, if not nil, with
-// each; an error of saw ends it. It changes nothing.
+// ReadDigest reads all records of a database that no process writes to. It returns
+// the position of the last record, the number of records and their digest. If saw is
+// not nil, ReadDigest calls it with each record in order; an error of saw ends the
+// read and is returned. A damaged or missing record is an events.ErrDamaged.
+// ReadDigest changes no file.
 func ReadDigest(ctx context.Context, storage vfs.FS, dir string, saw func(events.Entry) error) (events.Position, uint64, string, error) {
 	db, err := OpenReadOnly(pebblefiles.ReadOnly(storage), dir)
 	if err != nil {
@@ -27,7 +29,8 @@ func ReadDigest(ctx context.Context, storage vfs.FS, dir string, saw func(events
 	return events.NewPosition(digest.Count(), digest.Count()), digest.Count(), digest.String(), nil
 }
 
-// digestOf reads all records of an open database as digestIn does.
+// digestOf reads all records of an open database and calls saw with each, as
+// ReadDigest does.
 func digestOf(ctx context.Context, db *pebble.DB, saw func(events.Entry) error) (*events.Digest, error) {
 	digest := events.NewDigest()
 	it, err := db.NewIter(&pebble.IterOptions{LowerBound: EntryKey(0), UpperBound: EntriesEnd()})
@@ -49,7 +52,8 @@ func digestOf(ctx context.Context, db *pebble.DB, saw func(events.Entry) error) 
 	return digest, errors.Join(err, AsDamaged(it.Close()))
 }
 
-// Records yields the records of a database that no process writes to.
+// Records yields the records of a database that no process writes to, in order. It
+// ends with an error at a damaged or missing record.
 func Records(ctx context.Context, storage vfs.FS, dir string) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		stopped := errors.New("stopped")
@@ -65,10 +69,13 @@ func Records(ctx context.Context, storage vfs.FS, dir string) iter.Seq2[events.E
 	}
 }
 
-// readCacheSize is the size of the block cache of a database opened by openReadOnly.
+// readCacheSize is the size in bytes of the block cache of a database of
+// OpenReadOnly.
 const readCacheSize = 24 << 20
 
-// OpenReadOnly opens a database for reading. The storage refuses writes.
+// OpenReadOnly opens a database for reading. storage must refuse changes, because
+// Pebble may try some. A newer version of the files is a pebblefiles.ErrNewerVersion.
+// The caller closes the database.
 func OpenReadOnly(storage vfs.FS, dir string) (*pebble.DB, error) {
 	if err := pebblefiles.CheckVersion(storage, dir); err != nil {
 		return nil, err
@@ -82,12 +89,17 @@ func OpenReadOnly(storage vfs.FS, dir string) (*pebble.DB, error) {
 	})
 }
 
-// A PanicLogger logs nothing and panics at a fatal error. It is for databases whose
-// errors are returned.
+// A PanicLogger is a Pebble logger that discards messages and panics at a fatal
+// error. It is for databases whose errors are returned to the caller.
 type PanicLogger struct{}
 
-func (PanicLogger) Infof(string, ...any)  {}
+// Infof discards a message.
+func (PanicLogger) Infof(string, ...any) {}
+
+// Errorf discards a message.
 func (PanicLogger) Errorf(string, ...any) {}
+
+// Fatalf panics with the message.
 func (PanicLogger) Fatalf(format string, args ...any) {
 	panic(fmt.Sprintf(format, args...))
 }

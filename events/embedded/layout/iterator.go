@@ -7,8 +7,9 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// RecordAt returns the record at an iterator, whose sequence must be seq, and checks its
-// sum. The bytes are valid until the iterator moves.
+// RecordAt returns the record at a valid iterator and verifies its sum. It returns an
+// events.ErrDamaged unless the iterator is at the record seq. The bytes are valid
+// until the iterator moves.
 func RecordAt(it *pebble.Iterator, seq uint64) (RawRecord, error) {
 	if key := it.Key(); len(key) != EntryKeyLen || LastUint64(key) != seq {
 		return nil, Damaged(seq, "it is missing")
@@ -24,7 +25,9 @@ func RecordAt(it *pebble.Iterator, seq uint64) (RawRecord, error) {
 	return r, Verify(value, seq)
 }
 
-// Missing returns the error for an iterator that ended before the record seq.
+// Missing returns the error of an iterator that ended before the record seq: the
+// error of the iterator, or an events.ErrDamaged that says that the record is
+// missing.
 func Missing(it *pebble.Iterator, seq uint64) error {
 	if err := it.Error(); err != nil {
 		return AsDamaged(err)
@@ -32,7 +35,8 @@ func Missing(it *pebble.Iterator, seq uint64) error {
 	return Damaged(seq, "it is missing")
 }
 
-// CloseIter closes an iterator and returns err, or the error of closing if err is nil.
+// CloseIter closes an iterator. It returns err, or the error of closing if err is
+// nil.
 func CloseIter(it *pebble.Iterator, err error) error {
 	if closing := it.Close(); err == nil {
 		return AsDamaged(closing)
@@ -40,7 +44,8 @@ func CloseIter(it *pebble.Iterator, err error) error {
 	return err
 }
 
-// AsDamaged wraps an error of corruption as events.ErrDamaged.
+// AsDamaged returns an error of Pebble that reports corruption as an
+// events.ErrDamaged, and any other error unchanged.
 func AsDamaged(err error) error {
 	if pebble.IsCorruptionError(err) {
 		return fmt.Errorf("%w: %w", events.ErrDamaged, err)
@@ -48,7 +53,8 @@ func AsDamaged(err error) error {
 	return err
 }
 
-// entryAt decodes the record at an iterator, which must have the sequence seq.
+// entryAt decodes the record at a valid iterator. It returns an events.ErrDamaged
+// unless the iterator is at the record seq. The entry owns its bytes.
 func entryAt(it *pebble.Iterator, seq uint64) (events.Entry, error) {
 	if found := LastUint64(it.Key()); found != seq {
 		return events.Entry{}, Damaged(seq, "it is missing")

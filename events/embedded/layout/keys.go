@@ -14,10 +14,10 @@ func EntryKey(seq uint64) []byte {
 	return key
 }
 
-// EntryKeyLen is the length of the key of a record.
+// EntryKeyLen is the length in bytes of the key of a record.
 const EntryKeyLen = 2 + 8
 
-// PutEntryKey fills a key of entryKeyLen.
+// PutEntryKey writes the key of the record seq into key, which has EntryKeyLen bytes.
 func PutEntryKey(key []byte, seq uint64) {
 	copy(key, "e/")
 	binary.BigEndian.PutUint64(key[2:], seq)
@@ -34,7 +34,8 @@ func UpperBound(end uint64) []byte {
 	return EntryKey(end + 1)
 }
 
-// MaxSequence is greater than every sequence.
+// MaxSequence is greater than every sequence. As a bound it means that there is no
+// bound.
 const MaxSequence = math.MaxUint64
 
 // IndexKey returns the key of the index entry of a revision of a stream.
@@ -44,9 +45,10 @@ func IndexKey(s events.Stream, r events.Revision) []byte {
 	return key
 }
 
+// IndexKeyLen returns the length in bytes of the index keys of a stream.
 func IndexKeyLen(s events.Stream) int { return 2 + len(s) + 1 + 8 }
 
-// PutIndexKey fills a key of indexKeyLen.
+// PutIndexKey writes the key of an index entry into key, which has IndexKeyLen bytes.
 func PutIndexKey(key []byte, s events.Stream, r events.Revision) {
 	copy(key, "s/")
 	n := 2 + copy(key[2:], s)
@@ -54,7 +56,8 @@ func PutIndexKey(key []byte, s events.Stream, r events.Revision) {
 	binary.BigEndian.PutUint64(key[n+1:], uint64(r))
 }
 
-// IndexEnd returns a bound greater than every index key of a stream.
+// IndexEnd returns a bound that is greater than every index key of a stream, and not
+// greater than the index keys of the streams after it.
 func IndexEnd(s events.Stream) []byte {
 	return append(append([]byte("s/"), s...), 1)
 }
@@ -62,5 +65,6 @@ func IndexEnd(s events.Stream) []byte {
 // CheckpointKey returns the key of a checkpoint.
 func CheckpointKey(name string) []byte { return append([]byte("c/"), name...) }
 
-// LastUint64 returns the number in the last 8 bytes of a key or value.
+// LastUint64 returns the number in the last 8 bytes of a key or value: the sequence
+// in a key of a record, the revision in an index key. b must have 8 bytes or more.
 func LastUint64(b []byte) uint64 { return binary.BigEndian.Uint64(b[len(b)-8:]) }

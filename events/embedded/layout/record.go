@@ -23,21 +23,25 @@ const recordFormat = 1
 // headerLen is the length of the part of an encoded record before its stream.
 const headerLen = 1 + 2 + 2 + 2 + 8 + 8 + 16 + 4 + 4
 
+// SumLen is the length in bytes of the sum of a record.
 const SumLen = 4
 
+// castagnoli is the table of the CRC-32C.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Encode encodes a record of a stream, without its sum, which also covers the sequence.
+// Encode returns an encoded record of a stream without its sum, and with capacity for
+// the sum. The caller appends the sum when the sequence is known.
 func Encode(s events.Stream, rev events.Revision, r events.Record) []byte {
 	return AppendRecord(make([]byte, 0, EncodedLen(s, r)+SumLen), s, rev, r)
 }
 
-// EncodedLen returns the number of bytes that appendRecord appends.
+// EncodedLen returns the number of bytes that AppendRecord appends.
 func EncodedLen(s events.Stream, r events.Record) int {
 	return headerLen + len(s) + len(r.Kind) + len(r.Data) + len(r.Metadata)
 }
 
-// AppendRecord appends an encoded record, without its sum, to b.
+// AppendRecord appends an encoded record, without its sum, to b. The caller has
+// checked that the lengths fit the layout.
 func AppendRecord(b []byte, s events.Stream, rev events.Revision, r events.Record) []byte {
 	b = append(b, recordFormat)
 	b = binary.BigEndian.AppendUint16(b, uint16(r.Version))
@@ -53,24 +57,31 @@ func AppendRecord(b []byte, s events.Stream, rev events.Revision, r events.Recor
 	return append(append(b, r.Data...), r.Metadata...)
 }
 
-// Checksum returns the checksum of the bytes of an encoded record alone.
+// Checksum returns the CRC-32C of the bytes of an encoded record, without the
+// sequence. FinishSum adds the sequence. Two steps let many goroutines do the work of
+// Checksum before one of them assigns sequences.
 func Checksum(value []byte) uint32 { return crc32.Checksum(value, castagnoli) }
 
 // Sum returns the sum of an encoded record. It covers the sequence, so that a value under
 // another key is damaged.
 func Sum(value []byte, seq uint64) uint32 { return FinishSum(Checksum(value), seq) }
 
-// FinishSum adds the sequence to the checksum of an encoded record.
+// FinishSum returns the sum of an encoded record from the result of Checksum and the
+// sequence.
 func FinishSum(value uint32, seq uint64) uint32 {
 	var key [8]byte
 	binary.BigEndian.PutUint64(key[:], seq)
 	return crc32.Update(value, castagnoli, key[:])
 }
 
-// A RawRecord is an encoded record without its sum, whose lengths are consistent.
+// A RawRecord is an encoded record without its sum. Its methods read the fields in
+// place; ParseRecord has checked that they lie within it. The caller of ParseRecord
+// owns the bytes.
 type RawRecord []byte
 
-// ParseRecord returns a value without its sum. It checks only lengths.
+// ParseRecord returns a value as a RawRecord that shares its bytes. It checks only
+// lengths; call Verify for the sum. A value whose lengths do not add up is an
+// events.ErrDamaged.
 func ParseRecord(value []byte, seq uint64) (RawRecord, error) {
 	if len(value) < headerLen+SumLen {
 		return nil, Damaged(seq, fmt.Sprintf("it is %d bytes long", len(value)))
@@ -82,8 +93,8 @@ func ParseRecord(value []byte, seq uint64) (RawRecord, error) {
 	return r, nil
 }
 
-// Verify returns an error unless a value matches its sum under the sequence and has a
-// known format.
+// Verify returns an events.ErrDamaged unless a value matches its sum under the
+// sequence and has a known format. The value must have passed ParseRecord.
 func Verify(value []byte, seq uint64) error {
 	end := len(value) - SumLen
 	if binary.BigEndian.Uint32(value[end:]) != Sum(value[:end], seq) {
@@ -139,8 +150,9 @@ func (r RawRecord) Entry(seq uint64, interned *Interner) events.Entry {
 	return e
 }
 
-// payload returns the data and the metadata, or nil if empty. Appending to one does not
-// change the other.
+// payload returns the data and the metadata, each nil if it is empty. Both share the
+// bytes of r. They have no spare capacity, so an append to one does not change the
+// other.
 func (r RawRecord) payload() (data, metadata []byte) {
 	begin := r.BodyOffset()
 	end := begin + r.dataLen()
@@ -153,8 +165,8 @@ func (r RawRecord) payload() (data, metadata []byte) {
 	return data, metadata
 }
 
-// Decode decodes a value with its sum. The entry shares no bytes with value. A value that
-// encode and sum did not produce is ErrDamaged.
+// Decode decodes a value with its sum. The entry owns its bytes. It returns an
+// events.ErrDamaged for a value that AppendRecord and Sum did not produce for seq.
 func Decode(value []byte, seq uint64) (events.Entry, error) {
 	r, err := ParseRecord(value, seq)
 	if err == nil {
@@ -166,7 +178,8 @@ func Decode(value []byte, seq uint64) (events.Entry, error) {
 	return RawRecord(bytes.Clone(r)).Entry(seq, nil), nil
 }
 
-// Damaged returns an ErrDamaged about the record with a sequence.
+// Damaged returns an events.ErrDamaged about the record with a sequence. why is a
+// clause about the record, such as "it is missing".
 func Damaged(seq uint64, why string) error {
 	return fmt.Errorf("read the record at position %d: %w: %s", seq, events.ErrDamaged, why)
 }

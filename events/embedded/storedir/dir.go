@@ -37,8 +37,8 @@ const Format = 1
 // FormatTitle is the prefix of a FORMAT file.
 const FormatTitle = "settlement-ledger store, format "
 
-// An Owner identifies the process that has a store open. It is stored in the folder for
-// the error that a second process gets.
+// An Owner identifies the process that has a store open. The folder stores it, so
+// that the error of a second process can name the first one.
 type Owner struct {
 	PID     int       `json:"pid"`              // 0: this process
 	Host    string    `json:"host"`             // empty: this host
@@ -47,7 +47,7 @@ type Owner struct {
 	Shares  bool      `json:"shares,omitempty"` // the process serves the folder to others, or is about to
 }
 
-// filled returns o with defaults for its empty fields.
+// filled returns o with its empty fields set for this process.
 func (o Owner) filled() Owner {
 	o.PID = cmp.Or(o.PID, os.Getpid())
 	if o.Host == "" {
@@ -64,18 +64,20 @@ func (o Owner) filled() Owner {
 // or files were removed. Open leaves it unchanged.
 var ErrIncomplete = errors.New("store is not complete")
 
-// FormatDraftName is the name of the FORMAT file until the database exists. FORMAT is
-// written last, so a folder without it has no records.
+// FormatDraftName is the file that marks the creation of a store in progress. FORMAT
+// is written after the database is durable. So a folder with this file and without
+// FORMAT has no records, and its database may be removed.
 const FormatDraftName = FormatName + ".new"
 
-// A Dir is the folder of one store, locked by this process.
+// A Dir is the folder of one store. A Dir of Open is locked by this process.
 type Dir struct {
-	FS    vfs.FS
-	Path  string
-	Lock  io.Closer
-	Fresh bool // the store is being created; publish writes its FORMAT file
+	FS    vfs.FS    // file system of the folder
+	Path  string    // the folder, as [RealPath] returns it on the disk
+	Lock  io.Closer // set by Acquire
+	Fresh bool      // Inspect: the store does not exist yet; Publish writes its FORMAT file
 
-	// before is the owner file of the last process, if that did not call Close.
+	// Before is the owner file that Open found. It is not zero only if the previous
+	// process did not call Close.
 	Before OwnerRecord
 }
 
@@ -86,8 +88,10 @@ type OwnerRecord struct {
 	Durability string `json:"durability,omitempty"` // a Durability; empty: written by an older program
 }
 
-// Open opens or creates the folder of a store and locks it. It writes nothing to a
-// folder that holds something else.
+// Open opens or creates the folder of a store, locks it and writes the owner file. by
+// is the content of the owner file. It writes to the folder only if Inspect accepts
+// it. The caller creates the database of a fresh folder and calls Publish, and in the
+// end Close. Open waits for readers as Acquire does.
 func Open(ctx context.Context, storage vfs.FS, dir string, by OwnerRecord, logger *slog.Logger) (*Dir, error) {
 	f := &Dir{FS: storage, Path: dir}
 	if err := f.MakeDirs(); err != nil {
@@ -219,8 +223,10 @@ func (f *Dir) MakeDirs() error {
 	return nil
 }
 
-// Inspect sets fresh if the folder is empty or its creation was interrupted. It returns
-// ErrNotAStore, ErrNewerFormat or ErrIncomplete for a folder that must stay unchanged.
+// Inspect decides from the files in the folder what it is, and changes no file. It
+// sets Fresh if the folder is empty or the creation of a store in it was interrupted.
+// It returns events.ErrNotAStore, events.ErrNewerFormat or ErrIncomplete for a folder
+// that must stay unchanged. Without the lock the result may be outdated.
 func (f *Dir) Inspect() error {
 	names, err := f.FS.List(f.Path)
 	if err != nil {
@@ -267,7 +273,8 @@ func (f *Dir) checkFormat(names []string) error {
 	return nil
 }
 
-// ReadFormat returns the number in a FORMAT file, or ErrNotAStore if it has no number.
+// ReadFormat returns the number in a FORMAT file. It returns events.ErrNotAStore if
+// the file has no valid number, and fs.ErrNotExist if it is missing.
 func (f *Dir) ReadFormat(name string) (uint64, error) {
 	text, err := f.read(name)
 	if err != nil {
@@ -282,8 +289,10 @@ func (f *Dir) ReadFormat(name string) (uint64, error) {
 	return found, nil
 }
 
-// Acquire locks the folder. It waits for readers, and logs that after a second. If a
-// writer has the lock it returns an ErrInUse that names the owner.
+// Acquire locks the folder for a writer and sets Lock. It waits up to
+// pebblefiles.LockWait for readers, and logs a warning after a second. It returns an
+// events.ErrInUse that names the owner if a writer has the lock, or the readers if
+// they keep it. It returns the cause of ctx if that ends first.
 func (f *Dir) Acquire(ctx context.Context, logger *slog.Logger) (err error) {
 	f.Lock, err = pebblefiles.Lock(ctx, f.FS, f.PathOf(LockName), func() {
 		if logger != nil {
@@ -304,7 +313,8 @@ func (f *Dir) Acquire(ctx context.Context, logger *slog.Logger) (err error) {
 	return f.InUse()
 }
 
-// numbers formats process numbers for an error, and is empty without any.
+// numbers formats process IDs for an error text. It returns an empty text for an
+// empty list.
 func numbers(processes []int) string {
 	if len(processes) == 0 {
 		return ""
@@ -312,7 +322,7 @@ func numbers(processes []int) string {
 	return fmt.Sprintf(" (%s)", strings.Trim(fmt.Sprint(processes), "[]"))
 }
 
-// Holder returns a description of the process in the owner file.
+// Holder returns a description of the process in the owner file, for an error text.
 func (f *Dir) Holder() string {
 	o, ok := f.OwnerRecord()
 	if !ok {
@@ -325,7 +335,7 @@ func (f *Dir) Holder() string {
 	return who
 }
 
-// OwnerRecord reads the owner file.
+// OwnerRecord reads the owner file. ok is false if the file is missing or unreadable.
 func (f *Dir) OwnerRecord() (s OwnerRecord, ok bool) {
 	text, err := f.read(OwnerName)
 	if err != nil || json.Unmarshal(text, &s) != nil || s.PID == 0 {
@@ -334,7 +344,7 @@ func (f *Dir) OwnerRecord() (s OwnerRecord, ok bool) {
 	return s, true
 }
 
-// writeOwner writes the owner file.
+// writeOwner writes the owner file, atomically and durably.
 func (f *Dir) writeOwner(s OwnerRecord) error {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -343,7 +353,8 @@ func (f *Dir) writeOwner(s OwnerRecord) error {
 	return f.write(OwnerName, append(text, '\n'))
 }
 
-// Close removes the owner file and unlocks the folder.
+// Close removes the owner file and unlocks the folder. The database must be closed
+// before.
 func (f *Dir) Close() error {
 	err := f.FS.Remove(f.PathOf(OwnerName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -386,6 +397,7 @@ func (f *Dir) read(name string) ([]byte, error) { return f.readUpTo(name, 1<<16)
 // ReadAll returns the content of a file.
 func (f *Dir) ReadAll(name string) ([]byte, error) { return f.readUpTo(name, math.MaxInt64) }
 
+// readUpTo returns at most the first most bytes of a file.
 func (f *Dir) readUpTo(name string, most int64) ([]byte, error) {
 	file, err := f.FS.Open(f.PathOf(name))
 	if err != nil {
@@ -395,7 +407,8 @@ func (f *Dir) readUpTo(name string, most int64) ([]byte, error) {
 	return text, errors.Join(err, file.Close())
 }
 
-// HoldsLog reports whether the folder has a database.
+// HoldsLog reports whether the folder has a database, which it recognizes by a
+// manifest.
 func (f *Dir) HoldsLog() bool {
 	list, err := pebblefiles.List(f.FS, f.PathOf(LogName))
 	for _, one := range list {
@@ -406,9 +419,10 @@ func (f *Dir) HoldsLog() bool {
 	return false
 }
 
-// Holder returns the process that has the store in a folder open for writing, and
-// whether there is one. It changes no file. Without shared locks (systems other than
-// Linux) it also returns a killed process that left its owner file.
+// Holder returns the process that has the store in a folder open for writing. The
+// second result is false if no process has. It changes no file. On systems without
+// shared locks (other than Linux), it also returns a killed process that left its
+// owner file.
 func Holder(dir string) (Owner, bool, error) {
 	dir, err := RealPath(dir)
 	if err != nil {
@@ -432,7 +446,8 @@ func (f *Dir) InUse() error {
 }
 
 // RealPath returns the absolute path of a folder without symbolic links. The folder
-// may be missing. Locks within a process are by path.
+// and some of its parents may be missing. Locks within a process are by path, so each
+// folder needs one path.
 func RealPath(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -449,6 +464,7 @@ func RealPath(dir string) (string, error) {
 	}
 }
 
-// RestoringName is the file in dst that lists the files of a Restore in progress. It is
-// written first and removed last.
+// RestoringName is the file that lists the files of a restore in progress. It is
+// written before them and removed after FORMAT is written. A folder with it and
+// without FORMAT is not a store.
 const RestoringName = "RESTORING"

@@ -6,10 +6,10 @@
 // owner file; [Dir.Close] removes the owner file and unlocks it. [Holder] reports which
 // process has a folder open.
 //
-// FORMAT is written last, after the database is durable. A folder with FORMAT.new and
-// without FORMAT is one in which a process was creating a store, and has no records. A
-// folder with RESTORING is one into which a backup is being restored. [Dir.Inspect]
-// tells them apart, and from a folder of something else, and changes nothing.
+// FORMAT is written last, after the database is durable. In a folder with FORMAT.new and
+// without FORMAT a process was creating a store; it has no records. Into a folder with
+// RESTORING a backup is being restored. [Dir.Inspect] distinguishes these folders, a
+// store, and a folder with other files. It changes no file.
 //
 // # Promises
 //
@@ -20,7 +20,7 @@
 //
 // # Concurrency
 //
-// A Dir belongs to the goroutine that opened it, but for [Dir.PathOf]. The functions may
+// A Dir belongs to the goroutine that opened it, except for [Dir.PathOf]. The functions may
 // be called concurrently.
 //
 // # Errors
