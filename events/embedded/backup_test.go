@@ -24,7 +24,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// digestThrough returns the digest of a store's records to a position.
+// digestThrough returns the digest of the records of a store up to a position.
 func digestThrough(t testing.TB, s *Store, through events.Position) string {
 	t.Helper()
 	d := events.NewDigest()
@@ -38,7 +38,7 @@ func digestThrough(t testing.TB, s *Store, through events.Position) string {
 	return d.String()
 }
 
-// restored restores a backup and returns the store.
+// restored restores a backup and returns the open store.
 func restored(t testing.TB, storage vfs.FS, src, dst string) (*Store, backup.Manifest) {
 	t.Helper()
 	b, err := backup.Restore(t.Context(), src, dst, storage)
@@ -139,7 +139,8 @@ func TestASecondBackupWritesOnlyWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// A backup that fails at any write leaves the one before, or is whole itself.
+// A backup that fails at any write leaves the earlier backup intact, or is itself
+// complete.
 func TestABackupThatFailsLeavesTheOneBefore(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
@@ -218,7 +219,7 @@ func (f partFunc) Snapshot(ctx context.Context, dir string, before func() error)
 	return f(ctx, dir, before)
 }
 
-// Parts are copied, and after the records that refer to them.
+// A backup copies each component after the records that refer to it.
 func TestABackupHoldsItsParts(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
@@ -350,7 +351,7 @@ func TestARestoreNamesWhatIsDamagedAndLeavesNoStore(t *testing.T) {
 	}
 }
 
-// A store whose records are damaged makes no backup, and says which are.
+// A backup of a store with damaged records fails, and the error names the records.
 func TestABackupOfDamagedRecordsIsRefused(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
@@ -367,8 +368,8 @@ func TestABackupOfDamagedRecordsIsRefused(t *testing.T) {
 	}
 }
 
-// A file of the earlier backup that rotted is found within as many backups as
-// there are turns, and written again.
+// A damaged file of an earlier backup is found within rereadIn backups and written
+// again.
 func TestABackupReplacesDamagedFiles(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
@@ -396,8 +397,8 @@ func TestABackupReplacesDamagedFiles(t *testing.T) {
 	}
 }
 
-// A file of the earlier backup that has another length is not the one that its
-// name says, and is written again at once.
+// A file of the earlier backup that has another length than its name promises is
+// written again by the next backup.
 func TestABackupDoesNotTrustANameAlone(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
@@ -421,8 +422,7 @@ func TestABackupDoesNotTrustANameAlone(t *testing.T) {
 	}
 }
 
-// A restless file system returns other bytes of a file of a snapshot each time
-// that the file is opened.
+// A restless file system returns other bytes of a snapshot's file at each open.
 type restless struct {
 	vfs.FS
 	opened map[string]int
@@ -450,8 +450,8 @@ func (s *shifted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A file that reads otherwise when it is copied than when its sum was taken ends
-// the backup.
+// A file whose bytes change between the first and the second read ends the backup
+// with an error.
 func TestABackupHoldsEachCopyToItsSum(t *testing.T) {
 	t.Parallel()
 	storage := restless{vfs.NewMem(), map[string]int{}}
@@ -464,8 +464,8 @@ func TestABackupHoldsEachCopyToItsSum(t *testing.T) {
 	}
 }
 
-// A backup that says other records than its files hold leaves no store, though
-// each file is what its name says.
+// A backup whose manifest does not match its records leaves no store, although each
+// file matches its SHA-256.
 func TestARestoreHoldsTheRecordsToTheirDigest(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
@@ -491,8 +491,8 @@ func TestARestoreHoldsTheRecordsToTheirDigest(t *testing.T) {
 	}
 }
 
-// A store that lost records, another store, and one with a damaged file take
-// nothing from the backup that is there.
+// An earlier backup stays intact if the store has lost records, is another store, or
+// has a damaged file.
 func TestABackupIsReplacedOnlyByOneThatHoldsIt(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
@@ -515,7 +515,7 @@ func TestABackupIsReplacedOnlyByOneThatHoldsIt(t *testing.T) {
 	}
 }
 
-// A lacking part names what the records refer to and it does not have.
+// A lackingPart is a component that reports data as missing to which records refer.
 type lackingPart struct {
 	partFunc
 	lacks []string

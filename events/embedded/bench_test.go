@@ -19,18 +19,18 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 )
 
-// roundTime is how long each contender of a round appends.
+// roundTime is the time for which each contender of a round appends.
 const roundTime = 500 * time.Millisecond
 
-// BenchmarkAppend has many writers append records of about 400 bytes, each
-// durable before the next of its writer. In each round a file is written in the
-// same way, which is the floor: with one writer a write and a sync for each
-// record, with more of them one for all that waits. A round is an iteration,
-// so -benchtime=5x is five of them; the medians are reported.
+// BenchmarkAppend has many writers append records of about 400 bytes. Each writer
+// waits until its record is durable. In each round a plain file is written in the
+// same way, as the floor: with one writer one write and one sync for each record,
+// with several writers one for all waiting records. An iteration is a round, so
+// -benchtime=5x measures five. It reports the medians of these metrics:
 //
-//	x-floor      appends in the time, of those of the floor
-//	x-p99        99th percentile of an append, to that of the floor
-//	x-cpu        CPU of an append, to that of a bare batch of Pebble with the same bytes
+//	x-floor      appends in the time, divided by the appends of the floor
+//	x-p99        99th percentile of the time of an append, divided by that of the floor
+//	x-cpu        CPU of an append, divided by that of a bare Pebble batch of the same bytes
 //	group        appends that share a sync
 func BenchmarkAppend(b *testing.B) {
 	for _, writers := range []int{1, 8, 64, 256} {
@@ -70,7 +70,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// appending returns what appends one record after the other to a stream.
+// appending returns a function that appends one record to the stream of writer w.
 func appending(b *testing.B, s *Store, w int, length *events.Revision) func() error {
 	p := newRecordWriter(byte(w))
 	stream := events.Stream(fmt.Sprintf("session-%d", w))
@@ -83,7 +83,7 @@ func appending(b *testing.B, s *Store, w int, length *events.Revision) func() er
 	}
 }
 
-// A measure is what a load gave.
+// A measure is the result of one load.
 type measure struct {
 	took time.Duration
 	each []time.Duration // of each append, ascending
@@ -94,7 +94,7 @@ func (m measure) rate() float64 { return float64(len(m.each)) / m.took.Seconds()
 
 func (m measure) quantile(q float64) time.Duration { return m.each[int(q*float64(len(m.each)-1))] }
 
-// load has writers append for the time of a round.
+// load runs the writers for the time of a round and returns their measure.
 func load(writers int, writer func(w int) func() error) (m measure) {
 	var mu sync.Mutex
 	var appending sync.WaitGroup
@@ -123,7 +123,7 @@ func load(writers int, writer func(w int) func() error) (m measure) {
 	return m
 }
 
-// cpu returns the time that the processors gave to this process.
+// cpu returns the processor time of this process so far.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -137,8 +137,8 @@ func median(of []float64) float64 {
 	return of[len(of)/2]
 }
 
-// A plain is a file with group commit: what is written while it syncs shares
-// the next write and sync.
+// A plain is a file with group commit: events that arrive during a sync share the
+// next write and sync.
 type plain struct {
 	file *os.File
 	wake chan struct{}
@@ -188,7 +188,7 @@ func (p *plain) commit() {
 	p.done <- nil
 }
 
-// appending returns what appends so many bytes, as one of many writers.
+// appending returns a function that appends size bytes, as one of many writers.
 func (p *plain) appending(writers, size int) func() error {
 	record := make([]byte, size)
 	if writers == 1 {
@@ -213,9 +213,8 @@ func (p *plain) appending(writers, size int) func() error {
 	}
 }
 
-// BenchmarkOpen opens a store of so many records: after a clean close, and as a
-// process that was killed while it appended leaves it. It reports the bytes on
-// the disk for each byte of the records as well.
+// BenchmarkOpen opens stores of several sizes, after a clean close and after a kill
+// during appends. It also reports the bytes on the disk for each byte of the records.
 func BenchmarkOpen(b *testing.B) {
 	for _, count := range []int{50_000, 1_000_000} {
 		b.Run(fmt.Sprintf("records=%d", count), func(b *testing.B) {
@@ -260,7 +259,7 @@ func opening(b *testing.B, dir string) float64 {
 	return float64(took.Microseconds()) / 1000
 }
 
-// bytesIn returns how many bytes the files below a folder have.
+// bytesIn returns the total size of the files below a folder.
 func bytesIn(b *testing.B, dir string) (size int64) {
 	must(b, filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -275,8 +274,8 @@ func bytesIn(b *testing.B, dir string) (size int64) {
 	return size
 }
 
-// bareCost returns the CPU that Pebble takes for each record, in synced batches
-// of so many: the keys and values of the store and nothing around it.
+// bareCost returns the CPU that Pebble takes for each record in synced batches of
+// group records. It writes only the keys and values of the store.
 func bareCost(b *testing.B, db *pebble.DB, group int) float64 {
 	const rounds = 200
 	values := make([][]byte, group)

@@ -31,16 +31,16 @@ func checked(t testing.TB, storage vfs.FS) (integrity.Report, []integrity.Findin
 	return c, found
 }
 
-// furnished is the store that furnish copies: its files and its entries.
+// sampleStore caches the files and the entries that writeSampleStore copies.
 var sampleStore struct {
 	sync.Once
 	files   map[string]string
 	entries []events.Entry
 }
 
-// furnish puts a closed store with a file of each sort into the folder "store":
-// tables in two levels, a log with records in it, checkpoints. It returns the entries
-// of the store.
+// writeSampleStore puts a closed store with a file of each kind into the folder
+// "store": tables in two levels, a log with records, and checkpoints. It returns the
+// entries of the store.
 func writeSampleStore(t testing.TB, storage vfs.FS) []events.Entry {
 	t.Helper()
 	sampleStore.Do(func() {
@@ -88,7 +88,7 @@ func makeSampleStore(t testing.TB, storage vfs.FS) []events.Entry {
 	return entries
 }
 
-// surgery changes the database beneath a store that is closed.
+// surgery opens the database of a closed store, without the store, and changes it.
 func surgery(t testing.TB, storage vfs.FS, do func(db *pebble.DB) error) {
 	t.Helper()
 	db, err := pebble.Open("store/log", &pebble.Options{FS: storage, FormatMajorVersion: pebblefiles.FormatVersion, Logger: layout.PanicLogger{}})
@@ -142,8 +142,8 @@ func contents(t testing.TB, storage vfs.FS, dir string) map[string]string {
 	return found
 }
 
-// The seal says how many records there were. A database that ends before is
-// not opened, and says so again the next time.
+// The seal has the number of records. A database with fewer records does not open, at
+// the first and at each later try.
 func TestAStoreThatEndsBeforeItsSealIsRefused(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
@@ -163,8 +163,8 @@ func TestAStoreThatEndsBeforeItsSealIsRefused(t *testing.T) {
 	}
 }
 
-// Each damage that the database holds well is found, with its place, and nothing
-// else is.
+// A check reports each damage within valid files, with its place, and has no other
+// finding.
 func TestACheckNamesTheRecordsThatAreDamaged(t *testing.T) {
 	t.Parallel()
 	place := func(seq uint64) []byte { return binary.BigEndian.AppendUint64(nil, seq) }
@@ -224,7 +224,7 @@ func TestACheckNamesTheRecordsThatAreDamaged(t *testing.T) {
 	}
 }
 
-// A block of a table that is damaged takes its records along and no others.
+// A check reports the records of a damaged block, and reads all other records.
 func TestACheckReadsOnPastADamagedBlock(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
@@ -291,8 +291,7 @@ func TestACheckRefusesWhatIsNoStoreOrInUse(t *testing.T) {
 	}
 }
 
-// A store on a disk that cannot be written to is checked, and says that it was
-// not locked.
+// A check works on a disk that refuses writes, and reports that it had no lock.
 func TestACheckNeedsNotWrite(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
@@ -303,14 +302,15 @@ func TestACheckNeedsNotWrite(t *testing.T) {
 	}
 }
 
-// A lockless file system has no place for a lock.
+// A lockless file system cannot lock files.
 type lockless struct{ vfs.FS }
 
 func (lockless) Lock(name string) (io.Closer, error) {
 	return nil, &os.PathError{Op: "lock", Path: name, Err: os.ErrPermission}
 }
 
-// bitFlips is how many bits are flipped, one at a time: 500 in a long test.
+// bitFlips returns the number of bits that are flipped, one at a time: 500 in a long
+// test.
 func bitFlips(t testing.TB) int {
 	n := repeats(8, 500)
 	if text := os.Getenv("LEDGER_TEST_BIT_FLIPS"); text != "" {
@@ -321,8 +321,8 @@ func bitFlips(t testing.TB) int {
 	return n
 }
 
-// A bit that flipped in any file of a store that was closed is reported by a
-// check, or harms nothing; and no reader gives a wrong answer in silence.
+// A flipped bit in any file of a closed store is reported by a check, or has no
+// effect. No reader returns changed records without an error.
 func TestAFlippedBitIsNeverAWrongAnswer(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
@@ -365,8 +365,9 @@ func TestAFlippedBitIsNeverAWrongAnswer(t *testing.T) {
 	t.Logf("%d flips in %d files: %d reported, harmless %v", bitFlips(t), len(names), reported, harmless)
 }
 
-// answers opens a store and reads all that it holds. It reports whether all
-// answers are right. An answer that is wrong is an error; to be refused is not.
+// answers opens a store and reads all its records. right is true if the store opened
+// and all records are equal to truth. A differing record is an error; a reported
+// damage is not.
 func answers(t *testing.T, storage vfs.FS, truth []events.Entry) (right bool, err error) {
 	s, err := Open(t.Context(), "store", Config{FS: storage})
 	if err != nil {

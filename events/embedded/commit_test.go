@@ -15,7 +15,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded/layout"
 )
 
-// await runs until something is so, or the test is given up.
+// await waits until the condition is true, and fails the test if that takes too long.
 func await(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	for !so() {
@@ -26,22 +26,22 @@ func await(t *testing.T, what string, so func() bool) {
 	}
 }
 
-// start appends without waiting for the answer.
+// start appends without waiting for the result, which it sends on the channel.
 func start(t *testing.T, s *Store, stream events.Stream, after events.Revision, records ...events.Record) <-chan error {
 	answer := make(chan error, 1)
 	go func() { answer <- s.Append(t.Context(), stream, after, records...) }()
 	return answer
 }
 
-// inFlight returns how many groups are in flight.
+// inFlight returns the number of groups in flight.
 func inFlight(s *Store) int {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
 	return s.queue.mu.inFlight
 }
 
-// TestAGroupIsWrittenWhileAnotherSyncs holds the sync of one group, has the next
-// one follow it, and the one after that wait.
+// While the sync of one group is held, the next group is written, and the one after
+// it waits.
 func TestAGroupIsWrittenWhileAnotherSyncs(t *testing.T) {
 	t.Parallel()
 	s, g := gated(t)
@@ -80,8 +80,8 @@ func TestAGroupIsWrittenWhileAnotherSyncs(t *testing.T) {
 	}
 }
 
-// TestAppendsToOneStreamShareASync has several follow each other while a sync
-// is held, the last of which follows what is in flight.
+// Several appends to one stream, each after the previous one, are in one group while
+// a sync is held. The last one follows a record that is still in flight.
 func TestAppendsToOneStreamShareASync(t *testing.T) {
 	t.Parallel()
 	s, g := gated(t)
@@ -104,10 +104,8 @@ func TestAppendsToOneStreamShareASync(t *testing.T) {
 	}
 }
 
-// TestNoAnswerDependsOnAGroupInFlight repeats and contradicts an append whose
-// sync is held.
-// TestPlaceReturnsTheLastPosition appends to two streams in turn, and
-// again, when other records stand behind.
+// Place returns the position of the last record, also for a repeated append that
+// later records follow.
 func TestPlaceReturnsTheLastPosition(t *testing.T) {
 	t.Parallel()
 	s, p := open(t, vfs.NewMem()), newRecordWriter(1)
@@ -129,6 +127,8 @@ func TestPlaceReturnsTheLastPosition(t *testing.T) {
 	}
 }
 
+// A repeat and a conflict of an append whose sync is held are answered after the
+// sync.
 func TestNoAnswerDependsOnAGroupInFlight(t *testing.T) {
 	t.Parallel()
 	for _, fails := range []bool{false, true} {
@@ -168,7 +168,7 @@ func TestNoAnswerDependsOnAGroupInFlight(t *testing.T) {
 	}
 }
 
-// TestAFailureFailsAllThatIsInFlight fails the first of two syncs, once.
+// The failure of the first of two syncs fails the appends of both groups.
 func TestAFailureFailsAllThatIsInFlight(t *testing.T) {
 	t.Parallel()
 	var fail atomic.Bool

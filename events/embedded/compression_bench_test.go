@@ -14,8 +14,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded/layout"
 )
 
-// sessionText returns bytes that compress as records of sessions do: those of the
-// file that LEDGER_BENCH_TEXT names, or JSON with source code, paths and IDs in it.
+// sessionText returns bytes that compress like records of sessions: the file that
+// LEDGER_BENCH_TEXT names, or JSON with source code, paths and IDs.
 func sessionText(b *testing.B, size int) []byte {
 	if name := os.Getenv("LEDGER_BENCH_TEXT"); name != "" {
 		text, err := os.ReadFile(name)
@@ -34,8 +34,8 @@ func sessionText(b *testing.B, size int) []byte {
 	return []byte(text.String()[:size])
 }
 
-// BenchmarkCompression writes a table of records and reads it, with each codec that
-// Pebble has for hot tables, and reports its size.
+// BenchmarkCompression writes and reads a table of records with each codec that
+// Pebble has for hot tables, and reports the size of the table.
 func BenchmarkCompression(b *testing.B) {
 	const record = 700
 	text := sessionText(b, 8<<20)

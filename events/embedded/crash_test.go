@@ -21,7 +21,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles/filestest"
 )
 
-// An attempt is an append whose outcome may be open.
+// An attempt is an append whose outcome may be unknown.
 type attempt struct {
 	stream  events.Stream
 	after   events.Revision
@@ -29,8 +29,9 @@ type attempt struct {
 	acked   bool
 }
 
-// progress is the model of a history: how many appends its writer has begun, and how many
-// the store has acknowledged. It is safe for concurrent use.
+// A progress is the model of a history: the number of appends that its writer has
+// begun, and the number that the store has acknowledged. It is safe for concurrent
+// use.
 type progress struct {
 	mu    sync.Mutex
 	count progressCount
@@ -54,15 +55,15 @@ func (p *progress) copy() progressCount {
 	return p.count
 }
 
-// cutAt returns a cutter that cuts the power once, before the operation of this number, the
-// first being 1.
+// cutAt returns a cutter that cuts the power once, before the operation with this
+// number. The first operation has the number 1.
 func cutAt[M any](storage *vfs.MemFS, rng *rand.Rand, left, percent int, model func() M) *filestest.PowerCutter[M] {
 	due := func(errorfs.Op) bool { left--; return left == 0 }
 	return filestest.NewPowerCutter(storage, rng, due, func() int { return percent }, model)
 }
 
-// TestAPowerCutTakesNothingThatWasAcknowledged cuts the power of random
-// histories before a random operation of the file system, opening included.
+// The power of random histories is cut before a random operation of the file system,
+// also during the opening. No acknowledged record is lost.
 func TestAPowerCutTakesNothingThatWasAcknowledged(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(repeats(5, 200)) {
@@ -90,8 +91,8 @@ func TestAPowerCutTakesNothingThatWasAcknowledged(t *testing.T) {
 	}
 }
 
-// liveAndDie opens a store, checks it against the history, appends to it until
-// the power is cut, and returns what survived, with the history so far.
+// liveAndDie opens a store, checks it against the history, and appends until the
+// power is cut. It returns the surviving files and the history so far.
 func liveAndDie(t *testing.T, storage *vfs.MemFS, rng *rand.Rand, p recordWriter, history []attempt) (filestest.Cut[progressCount], []attempt) {
 	var model progress
 	percent := rng.IntN(101)
@@ -137,9 +138,9 @@ func liveAndDie(t *testing.T, storage *vfs.MemFS, rng *rand.Rand, p recordWriter
 	return cut, history
 }
 
-// settle checks that a store holds what was acknowledged, in order, and of an
-// append that was not, all or nothing. It then repeats that one, which decides.
-// It returns the lengths of the streams.
+// settle checks that a store has all acknowledged appends in order, and all or no
+// records of the last one, whose outcome is unknown. It then repeats the last one,
+// which settles its outcome. It returns the lengths of the streams.
 func settle(t *testing.T, s *Store, history []attempt) map[events.Stream]events.Revision {
 	t.Helper()
 	entries := all(t, s)
@@ -195,8 +196,8 @@ func checkpointIsBehind(t *testing.T, s *Store) {
 	}
 }
 
-// TestAPowerCutWhileOpeningTakesNothing cuts the power before each operation of
-// opening a store that holds records, with names and bytes lost at random.
+// The power is cut before each operation of opening a store with records, with names
+// and bytes lost at random. No record is lost.
 func TestAPowerCutWhileOpeningTakesNothing(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewCrashableMem()
@@ -230,9 +231,9 @@ func TestAPowerCutWhileOpeningTakesNothing(t *testing.T) {
 	}
 }
 
-// An unsyncedLogFS ignores each sync of a log, as a SIGKILL leaves them: the records are in
-// the memory of the system and not on the disk. Its locks exclude no other process, because
-// a killed process holds none.
+// An unsyncedLogFS ignores each sync of a log. After a SIGKILL the records of a log
+// are in the memory of the system and not on the disk. Its locks exclude no other
+// process, because a killed process has no lock.
 type unsyncedLogFS struct{ vfs.FS }
 
 func (unsyncedLogFS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil }
@@ -295,8 +296,8 @@ func (f *fullDisk) set(left int, full bool) {
 	f.left, f.full = left, full
 }
 
-// TestAFullDiskStopsTheStoreAndLosesNothing has the disk fill up after each
-// number of writes: in the log, where it rotates, in a flush, in the manifest.
+// The disk is full after each number of writes: in the log, at its rotation, in a
+// flush, in the manifest. No acknowledged record is lost.
 func TestAFullDiskStopsTheStoreAndLosesNothing(t *testing.T) {
 	t.Parallel()
 	everywhere := func(errorfs.Op) bool { return true }
@@ -395,8 +396,8 @@ func TestAFullDiskWhileOpeningIsAnErrorAndHarmless(t *testing.T) {
 	}
 }
 
-// TestAFullDiskWhileTablesAreMergedDoesNotHoldUpOpening opens a store whose
-// tables Pebble merges at once, and waits for.
+// A store whose tables Pebble merges at once opens on a full disk, although Pebble
+// waits for the merge.
 func TestAFullDiskWhileTablesAreMergedDoesNotHoldUpOpening(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()

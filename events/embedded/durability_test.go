@@ -18,8 +18,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstest"
 )
 
-// TestLawsUnderInterval syncs before it cuts the power: that what was synced
-// survives is all that Interval promises.
+// The harness syncs before it cuts the power, because Interval keeps only synced
+// records.
 func TestLawsUnderInterval(t *testing.T) {
 	t.Parallel()
 	eventstest.Test(t, func(*testing.T) eventstest.Harness {
@@ -69,7 +69,8 @@ func TestUnderIntervalAPowerCutTakesTheEndSinceTheLastSync(t *testing.T) {
 	}
 }
 
-// TestUnderIntervalASyncBeginsInTime looks at the clock of a bubble.
+// A sync begins within the interval after an append, on the clock of a synctest
+// bubble.
 func TestUnderIntervalASyncBeginsInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -123,8 +124,8 @@ func TestUnderIntervalAFailedSyncStopsTheStore(t *testing.T) {
 	must(t, s.Close())
 }
 
-// A record that is appended while a sync runs may not be covered by it, so
-// Durable does not count it.
+// A sync may not cover a record that is appended while it runs, so Durable does not
+// include that record.
 func TestDurableDoesNotCountWhatIsAppendedDuringTheSync(t *testing.T) {
 	t.Parallel()
 	var during atomic.Pointer[func()]

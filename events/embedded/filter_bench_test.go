@@ -15,9 +15,10 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// BenchmarkNewStream asks whether a stream that is new exists, among 100,000 others
-// in a dozen tables that overlap and in those below: as the committer does, by an
-// iterator, and by a Get of the first entry, with and without bloom filters.
+// BenchmarkNewStream looks up a new stream among 100,000 others, whose index entries
+// are in a dozen overlapping tables and in the levels below. It looks it up with an
+// iterator, as the committer does, and with a Get of the first entry, each with and
+// without bloom filters.
 func BenchmarkNewStream(b *testing.B) {
 	name := func(rng *rand.Rand) events.Stream {
 		return events.Stream(fmt.Sprintf("session-%016x", rng.Uint64()))

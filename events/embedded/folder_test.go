@@ -17,7 +17,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 )
 
-// holdVariable has the test binary hold a store open instead of testing.
+// holdVariable is an environment variable. If it is set, the test binary holds a
+// store open and runs no tests.
 const holdVariable = "LEDGER_TEST_HOLD_STORE"
 
 func TestMain(m *testing.M) {
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// hold opens a store, says so, and waits for the end of its input.
+// hold opens a store, prints that it is open, and waits for the end of its input.
 func hold(dir string) {
 	if _, err := Open(context.Background(), dir, Config{Owner: storedir.Owner{Command: "holder"}}); err != nil {
 		fmt.Println(err)
@@ -152,8 +153,8 @@ func TestOpeningNamesWhatIsInTheWay(t *testing.T) {
 	}
 }
 
-// TestAStoreCutOffWhileItWasMadeOpens cuts the power when the folder holds a
-// lock and the beginning of a FORMAT file.
+// After a power cut that leaves a lock file and the beginning of a FORMAT file, the
+// store opens.
 func TestAStoreCutOffWhileItWasMadeOpens(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()

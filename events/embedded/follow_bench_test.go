@@ -12,10 +12,10 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// BenchmarkFollow appends records one by one, each when every follower has the
-// one before. The metrics are the times from the beginning of an append to the
-// delivery, over the median time of an append that nobody follows, measured in
-// the same run.
+// BenchmarkFollow appends records one by one, each after every follower has received
+// the previous one. The metrics are the times from the start of an append to its
+// delivery, divided by the median time of an append without followers in the same
+// run.
 func BenchmarkFollow(b *testing.B) {
 	for _, followers := range []int{1, 1000} {
 		b.Run(fmt.Sprintf("followers=%d", followers), func(b *testing.B) {
@@ -40,7 +40,7 @@ func BenchmarkFollow(b *testing.B) {
 	}
 }
 
-// deliver returns how long each delivery of b.N appends took.
+// deliver returns the duration of each delivery of b.N appends.
 func deliver(b *testing.B, s *Store, followers int) []time.Duration {
 	ctx, cancel := context.WithCancel(b.Context())
 	var following, got sync.WaitGroup

@@ -13,7 +13,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A Compact on a full disk ends, and so does the Close behind it.
+// A Compact on a full disk ends with an error, and a Close after it returns.
 func TestCompactOnAFullDiskEnds(t *testing.T) {
 	t.Parallel()
 	var full atomic.Bool

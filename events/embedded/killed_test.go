@@ -20,16 +20,16 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles/filestest"
 )
 
-// killedStore is the store that killed copies.
+// killedStore caches the files that killed copies.
 var killedStore struct {
 	sync.Once
 	files   map[string]string
 	entries []events.Entry
 }
 
-// killed returns the files of a store whose process was killed, with the records
-// that it had acknowledged. Some are in tables, the last in a log that was used
-// before, some of them appended at once.
+// killed returns the files of a store whose process was killed, and the records that
+// it had acknowledged. Some records are in tables and the last ones in a recycled
+// log. Some were appended together.
 func killed(t testing.TB) (map[string]string, []events.Entry) {
 	t.Helper()
 	killedStore.Do(func() { killedStore.files, killedStore.entries = makeKilled(t) })
@@ -102,10 +102,9 @@ func logBuffer() (*slog.Logger, *bytes.Buffer) {
 	return slog.New(slog.NewTextHandler(&b, nil)), &b
 }
 
-// A bit that flipped in a file of a store whose process was killed is reported
-// when the store is opened or when what it took is read, or it has no effect.
-// No acknowledged record goes missing in silence, not even the last one. Half of
-// the bits are flipped in logs, as many as in all other kinds of files.
+// A flipped bit in a file of a killed store is reported by the opening or by a read
+// of the affected records, or has no effect. No acknowledged record is lost without a
+// report, not even the last one. Half of the bits are flipped in logs.
 func TestFlippedBitInAKilledStoreIsNoSilentLoss(t *testing.T) {
 	t.Parallel()
 	whole, truth := killed(t)
@@ -151,9 +150,8 @@ func TestFlippedBitInAKilledStoreIsNoSilentLoss(t *testing.T) {
 	}
 }
 
-// afterKill opens a store and reads all that it had acknowledged, and reports
-// whether damage was reported. Records that are missing without a word are an
-// error.
+// afterKill opens a store and reads all acknowledged records. It reports whether
+// damage was reported. A missing record without a report is an error.
 func afterKill(t *testing.T, storage vfs.FS, truth []events.Entry) (reported bool, err error) {
 	t.Helper()
 	logger, told := logBuffer()
@@ -200,8 +198,7 @@ func afterKill(t *testing.T, storage vfs.FS, truth []events.Entry) (reported boo
 	return false, nil
 }
 
-// A FORMAT file that is damaged while FORMAT.new is still there takes no record
-// along.
+// A damaged FORMAT file does not remove records, even if FORMAT.new still exists.
 func TestADamagedFormatRemovesNoRecords(t *testing.T) {
 	t.Parallel()
 	whole, truth := killed(t)
@@ -213,8 +210,8 @@ func TestADamagedFormatRemovesNoRecords(t *testing.T) {
 	}
 }
 
-// A stretch of a log that was overwritten with zeros is not one bit. The records
-// behind it that the process had acknowledged show that no power cut left it.
+// A range of a log that was overwritten with zeros is more than one flipped bit. The
+// acknowledged records after it show that no power cut caused it.
 func TestAHoleInTheLogOfAKilledStoreIsReported(t *testing.T) {
 	t.Parallel()
 	whole, truth := killed(t)

@@ -24,8 +24,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestAStoreWithoutItsLogIsRefused removes the log folder: what was a store is
-// no empty one.
+// A store whose log folder was removed does not open as an empty store.
 func TestAStoreWithoutItsLogIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -61,8 +60,7 @@ func TestOpenThatFailsLeavesNoGoroutine(t *testing.T) {
 	}
 }
 
-// TestAFolderWithALogOfItsOwnIsNotAStore has a folder of the name that the
-// database has, and no FORMAT.
+// A folder with a folder log and without FORMAT is not a store.
 func TestAFolderWithALogOfItsOwnIsNotAStore(t *testing.T) {
 	t.Parallel()
 	for _, begun := range []string{"", "settle", storedir.FormatTitle} {
@@ -82,8 +80,8 @@ func TestAFolderWithALogOfItsOwnIsNotAStore(t *testing.T) {
 	}
 }
 
-// TestOpenNamesAnyMissingFile removes each file of a store that was closed,
-// in turn. The store is refused, or nothing is lost.
+// Each file of a closed store is removed in turn. The store does not open, or it has
+// all its records.
 func TestOpenNamesAnyMissingFile(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
@@ -120,9 +118,8 @@ func TestOpenNamesAnyMissingFile(t *testing.T) {
 	}
 }
 
-// TestAStoreCutOffWithItsDatabaseBegunOpens leaves what is there when the power
-// is cut just before the FORMAT file gets its name. The database is whole by then,
-// and what it holds is kept.
+// The power is cut directly before FORMAT gets its name. The database is complete
+// then, and its content is kept.
 func TestAStoreCutOffWithItsDatabaseBegunOpens(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -165,7 +162,7 @@ func TestAStoreOfAnotherUserIsRefused(t *testing.T) {
 	}, "permission denied")
 }
 
-// asNobody has a process of another user open a store that was made.
+// asNobody makes a store, and lets a process of another user open it.
 func asNobody(t *testing.T, make func(dir string), want string) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -275,11 +272,12 @@ func TestAClockThatJumpsBackChangesNoOrder(t *testing.T) {
 	}
 }
 
-// streamsVariable is how many streams there are, where that is given.
+// streamsVariable is an environment variable with the number of streams of the test
+// below.
 const streamsVariable = "LEDGER_TEST_STREAMS"
 
-// TestLengthsOfManyStreamsAreNotAllCached appends to more streams than lengthCache are
-// remembered of, and again to each after opening.
+// The test appends to more streams than the length cache holds, and again to each
+// stream after a reopening.
 func TestLengthsOfManyStreamsAreNotAllCached(t *testing.T) {
 	t.Parallel()
 	storage, p := vfs.NewMem(), newRecordWriter(1)

@@ -8,8 +8,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// BenchmarkOpenReader opens a store of 100,000 events to read, as it was closed and
-// as a killed process left it, beside reading all of it.
+// BenchmarkOpenReader opens a store of 100,000 events for reading, after a clean
+// close and after a kill, and for comparison reads all of it.
 func BenchmarkOpenReader(b *testing.B) {
 	dir := b.TempDir()
 	s, err := Open(b.Context(), dir, Config{})

@@ -44,8 +44,8 @@ func onDisk(t testing.TB, whole map[string]string) string {
 	return filepath.Join(dir, "store")
 }
 
-// A reader of a store whose process was killed reads what the next writer reads,
-// in each way of reading, and changes no file.
+// A reader of a killed store reads the records that the next writer reads, with each
+// method, and changes no file.
 func TestReaderOfAKilledStoreReadsWhatAWriterReadsAndChangesNothing(t *testing.T) {
 	t.Parallel()
 	whole, truth := killed(t)
@@ -96,8 +96,8 @@ func sameAnswers(t *testing.T, left, right *Store) {
 	}
 }
 
-// answer returns the digest of what Scan, Lend and the parts of Split yield, which
-// is the same.
+// answer returns the digest of the entries that a query yields. Scan, Lend and the
+// parts of Split must yield the same.
 func answer(t *testing.T, s *Store, q events.Query) string {
 	t.Helper()
 	scan, lend, split, headers := events.NewDigest(), events.NewDigest(), events.NewDigest(), 0
@@ -127,9 +127,9 @@ func answer(t *testing.T, s *Store, q events.Query) string {
 	return scan.String()
 }
 
-// A reader reports damage where a writer reports it, and reads the same where
-// there is no report. A writer may open a store that a reader refuses, since it
-// has written the last records to another table, and meets the damage as it reads.
+// A reader reports the damage that a writer reports, and otherwise reads the same
+// records. A writer may open a store that a reader refuses: it has written the last
+// records to another table, and finds the damage when it reads.
 func TestReaderJudgesDamageAsAWriterDoes(t *testing.T) {
 	t.Parallel()
 	whole, _ := killed(t)
@@ -157,7 +157,7 @@ func TestReaderJudgesDamageAsAWriterDoes(t *testing.T) {
 	t.Logf("%d of %d refused", refused, bitFlips(t)/2)
 }
 
-// judgement opens a store, and returns the digest of what can be read and the
+// judgement opens a store, and returns the digest of the readable records and the
 // first error.
 func judgement(t *testing.T, open func() (*Store, error)) (string, error) {
 	s, err := open()
@@ -174,8 +174,8 @@ func judgement(t *testing.T, open func() (*Store, error)) (string, error) {
 	return digest.String(), s.Close()
 }
 
-// A writer that comes after a reader does not wait for it, and what the writer
-// appends, compacts and removes changes nothing for the reader.
+// A later writer does not wait for an open reader. Its appends, compactions and
+// removals do not change the reader's view.
 func TestReaderSeesNoLaterWrites(t *testing.T) {
 	t.Parallel()
 	whole, truth := killed(t)
@@ -200,8 +200,8 @@ func TestReaderSeesNoLaterWrites(t *testing.T) {
 	}
 }
 
-// While a writer has the store, a reader is told who, and the writer keeps its
-// lock although the reader closed the lock file in the same process.
+// While a writer has the store, OpenReader returns an error that names the writer.
+// The writer keeps its lock, although the same process has closed the lock file.
 func TestReaderOfAStoreInUseIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -220,7 +220,7 @@ func TestReaderOfAStoreInUseIsRefused(t *testing.T) {
 	openReader(t, dir, Config{})
 }
 
-// A writer waits for those who are opening the store to read it, and says so.
+// A writer waits for readers that are opening the store, and logs that.
 func TestWriterWaitsForReaders(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -243,7 +243,7 @@ func TestWriterWaitsForReaders(t *testing.T) {
 	must(t, <-opened)
 }
 
-// A telling handler closes a channel at the first record.
+// A telling is a log handler that closes a channel at the first record.
 type telling struct {
 	slog.Handler
 	told chan struct{}
@@ -277,7 +277,8 @@ func TestReaderRefusesToWrite(t *testing.T) {
 	}
 }
 
-// A folder without a lock file, such as a restored backup, is read, and gets none.
+// A folder without a lock file, such as a restored backup, can be read, and gets no
+// lock file.
 func TestReaderNeedsNoLockFile(t *testing.T) {
 	t.Parallel()
 	whole, truth := killed(t)
@@ -293,7 +294,8 @@ func TestReaderNeedsNoLockFile(t *testing.T) {
 	}
 }
 
-// What a process was making when it was killed holds nothing, and stays as it is.
+// A folder in which a killed process was creating a store has no records. OpenReader
+// leaves it unchanged.
 func TestReaderOfAnUnfinishedStoreLeavesItAsItIs(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
@@ -312,7 +314,7 @@ func TestReaderOfAnUnfinishedStoreLeavesItAsItIs(t *testing.T) {
 	}
 }
 
-// A reader misses records that were there when the store was closed.
+// A reader returns an error if records are missing that the seal counts.
 func TestReaderMissesSealedRecords(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()

@@ -20,15 +20,15 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles/filestest"
 )
 
-// cutsVariable says how many power cuts TestPowerCuts makes of each kind. The
-// whole of it is 10000.
+// cutsVariable is an environment variable with the number of power cuts of each kind
+// in TestPowerCuts. A full run has 10000.
 const cutsVariable = "LEDGER_TEST_POWER_CUTS"
 
-// cutsPerHistory is how often the power of one history is cut.
+// cutsPerHistory is the number of power cuts in one history.
 const cutsPerHistory = 20
 
-// promises is the model of a history of several writers: their appends, and which of them
-// the store has promised to keep. It is safe for concurrent use.
+// A promises is the model of a history of several writers: their appends, and the
+// ones that the store has promised to keep. It is safe for concurrent use.
 type promises struct {
 	mu       sync.Mutex
 	attempts map[domain.EventID]attempt // by the first record of the append
@@ -83,10 +83,10 @@ func newPowerCutter(storage *vfs.MemFS, rng *rand.Rand, oneIn int, p *promises) 
 	return filestest.NewPowerCutter(storage, rng, due, func() int { return rng.IntN(101) }, p.copy)
 }
 
-// TestPowerCuts cuts the power of random histories of several writers, before
-// random operations of the file system, under each durability and on a disk
-// that lies. What survives is the beginning of the history: whole appends, with
-// revisions and an index that agree, and all that was promised.
+// The power of random histories of several writers is cut before random operations of
+// the file system, under each durability and on a disk that ignores syncs. The
+// survivors are a beginning of the history: whole appends, with revisions and an
+// index that agree, and all promised ones.
 func TestPowerCuts(t *testing.T) {
 	t.Parallel()
 	cuts, err := strconv.Atoi(cmp.Or(os.Getenv(cutsVariable), strconv.Itoa(repeats(10, 500))))
@@ -114,8 +114,8 @@ func TestPowerCuts(t *testing.T) {
 	}
 }
 
-// live has several writers append to a store. It returns the cutter with the cuts made
-// meanwhile, the appends by their first record, and all the records in their order.
+// live lets several writers append to a store. It returns the cutter with its cuts,
+// the appends by their first record, and all records in order.
 func live(t *testing.T, seed uint64, durability Durability, lies bool) (*filestest.PowerCutter[promised], map[domain.EventID]attempt, []events.Entry) {
 	model, disk := newPromises(), vfs.NewCrashableMem()
 	rng := rand.New(rand.NewPCG(seed, 7))
@@ -138,7 +138,7 @@ func live(t *testing.T, seed uint64, durability Durability, lies bool) (*fileste
 	return cutter, model.attempts, log
 }
 
-// write is one of the writers, with streams of its own.
+// write runs one of the writers, which has its own streams.
 func (p *promises) write(t *testing.T, s *Store, rng *rand.Rand, writer recordWriter, w int) {
 	lengths := map[events.Stream]events.Revision{}
 	for range 12 {
@@ -172,7 +172,8 @@ func (p *promises) write(t *testing.T, s *Store, rng *rand.Rand, writer recordWr
 	}
 }
 
-// survives checks what a cut left, and returns how many records that is.
+// survives checks the files that a power cut left, and returns the number of their
+// records.
 func survives(t *testing.T, c filestest.Cut[promised], attempts map[domain.EventID]attempt, log []events.Entry, durability Durability, lies bool) int {
 	t.Helper()
 	s, err := Open(t.Context(), "store", Config{FS: c.FS})
@@ -240,7 +241,8 @@ func readAll(ctx context.Context, s *Store) (entries []events.Entry, err error) 
 	return entries, nil
 }
 
-// goesOn checks that streams read as the log does, and take more.
+// goesOn checks that the streams agree with the log, and that the store takes more
+// appends.
 func goesOn(t *testing.T, name string, s *Store, streams map[events.Stream][]events.Entry) {
 	t.Helper()
 	for w := range 4 {
@@ -264,11 +266,12 @@ func goesOn(t *testing.T, name string, s *Store, streams map[events.Stream][]eve
 	}
 }
 
-// longVariable asks for the long counts of power cuts, flips and the like.
+// longVariable is an environment variable that selects the large numbers of power
+// cuts, flips and other repetitions.
 const longVariable = "LEDGER_TEST_LONG"
 
-// repeats returns how often a test repeats: short, or long if the environment
-// asks for it.
+// repeats returns the number of repetitions of a test: short, or long if longVariable
+// is set.
 func repeats(short, long int) int {
 	if os.Getenv(longVariable) != "" {
 		return long

@@ -38,7 +38,7 @@ type noPreallocFile struct {
 
 func (f noPreallocFile) Preallocate(int64, int64) error { return f.refusal }
 
-// A store is written to and read back where no space can be reserved.
+// A store works on a file system that refuses to reserve space.
 func TestStoreNeedsNoPreallocation(t *testing.T) {
 	t.Parallel()
 	for _, refusal := range []error{syscall.EOPNOTSUPP, syscall.ENOSPC} {
@@ -46,7 +46,7 @@ func TestStoreNeedsNoPreallocation(t *testing.T) {
 	}
 }
 
-// The same on a file system that really cannot.
+// A store works on a real file system that cannot reserve space.
 func TestStoreWorksOnAFileSystemWithoutPreallocation(t *testing.T) {
 	t.Parallel()
 	writesAndReads(t, mountRAM(t), nil)

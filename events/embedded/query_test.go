@@ -18,7 +18,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded/layout"
 )
 
-// FuzzMatch holds the matcher of raw records to the filter.
+// The matcher of raw records accepts exactly the records that the filter accepts.
 func FuzzMatch(f *testing.F) {
 	f.Add("s-1", "Kind", "s", "s-", int64(0), int64(0), int64(0))
 	f.Add("session", "Kind", "session", "sess", int64(1), int64(1000), int64(1001))
@@ -46,8 +46,8 @@ func FuzzMatch(f *testing.F) {
 	})
 }
 
-// filters combines what may be filtered by. Since and until are nanoseconds,
-// and times far outside of what a record can have.
+// filters returns combinations of the given filter values. since and until are
+// nanoseconds of Unix time; it also uses times outside of the range of a record.
 func filters(kind, category, prefix string, since, until int64) []events.Filter {
 	far := time.UnixMicro(math.MaxInt64).AddDate(1000, 0, 0)
 	times := []time.Time{{}, time.Unix(0, since).UTC(), time.Unix(0, until).UTC(), time.UnixMicro(since).UTC(), far, time.UnixMicro(math.MinInt64).AddDate(-1000, 0, 0)}
@@ -283,8 +283,8 @@ func TestAFollowerThatFallsBehindMissesNothing(t *testing.T) {
 	}
 }
 
-// TestManyFollowersAreAllNotified has more of them than the committer wakes
-// itself, and far more than wait no more.
+// There are more followers than the committer notifies itself, and many that have
+// given up.
 func TestManyFollowersAreAllNotified(t *testing.T) {
 	t.Parallel()
 	s := open(t, vfs.NewMem())
@@ -325,7 +325,7 @@ func TestManyFollowersAreAllNotified(t *testing.T) {
 	}
 }
 
-// seal adds the sum to a record that is kept under a sequence.
+// seal appends the sum of an encoded record for a sequence.
 func seal(value []byte, seq uint64) []byte {
 	return binary.BigEndian.AppendUint32(value, layout.Sum(value, seq))
 }

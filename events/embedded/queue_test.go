@@ -23,8 +23,8 @@ func queued(t *testing.T, q *queue, s events.Stream, size int) *appendRequest {
 	return p
 }
 
-// TestAFloodOnOneStreamDelaysNoOther has one stream put far more than fits a
-// group, and others one append each behind it.
+// One stream puts far more appends than fit a group. Later appends of other streams
+// are in the next group.
 func TestAFloodOnOneStreamDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	q := newQueue()
@@ -46,8 +46,8 @@ func TestAFloodOnOneStreamDelaysNoOther(t *testing.T) {
 	}
 }
 
-// TestAFloodThatFillsTheQueueDelaysNoOther has one stream wait for room with
-// many appends, and another with one, which comes second.
+// One stream waits for admission with many appends. The append of another stream is
+// admitted second.
 func TestAFloodThatFillsTheQueueDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -79,9 +79,8 @@ func TestAFloodThatFillsTheQueueDelaysNoOther(t *testing.T) {
 	})
 }
 
-// TestQueueBoundsBytes has appends wait outside of a queue that is
-// full until what is in it has landed, and one that is larger than all of it
-// come in alone.
+// Appends wait outside of a full queue until its appends are finished. An append that
+// is larger than the bound is admitted alone.
 func TestQueueBoundsBytes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -125,8 +124,8 @@ func TestQueueBoundsBytes(t *testing.T) {
 	})
 }
 
-// TestACancelledAdmissionDelaysNoOther has a large one leave the line, behind
-// which a small one waits for which there is room.
+// A large append that waits for admission is cancelled. A small one behind it, for
+// which there is room, is admitted.
 func TestACancelledAdmissionDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -147,7 +146,7 @@ func TestACancelledAdmissionDelaysNoOther(t *testing.T) {
 	})
 }
 
-// TestFairQueueServesStreamsRoundRobin does the same at random to a fairQueue and to lists.
+// Random operations have the same results on a fairQueue and on simple lists.
 func TestFairQueueServesStreamsRoundRobin(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -199,8 +198,8 @@ func TestFairQueueServesStreamsRoundRobin(t *testing.T) {
 	}
 }
 
-// An append that is withdrawn while the committer gathers a group leaves it
-// nothing to write. It goes on: every append that comes later is answered.
+// Appends that are withdrawn while the committer gathers a group can leave the group
+// empty. The committer continues: every later append is answered.
 func TestTheCommitterOutlivesAppendsThatAreWithdrawn(t *testing.T) {
 	t.Parallel()
 	q := newQueue()
@@ -249,7 +248,7 @@ func TestTheCommitterOutlivesAppendsThatAreWithdrawn(t *testing.T) {
 	}
 }
 
-// An append that is cancelled gives back its room, wherever it waited.
+// A cancelled append releases its bytes, wherever it waited.
 func TestACancelledAppendGivesBackItsRoom(t *testing.T) {
 	t.Parallel()
 	wantFree := func(t *testing.T, q *queue, where string) {
