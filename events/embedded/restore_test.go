@@ -22,8 +22,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// backedUp makes a store with 25 records and a backup of it with a part, in the
-// folder root, and returns the backup.
+// backedUp makes a store with 25 records and a backup of it with a component, in the
+// folder root. It returns the manifest.
 func backedUp(t testing.TB, storage vfs.FS, root string) backup.Manifest {
 	t.Helper()
 	s, err := Open(t.Context(), storage.PathJoin(root, "store"), Config{FS: storage})
@@ -37,15 +37,15 @@ func backedUp(t testing.TB, storage vfs.FS, root string) backup.Manifest {
 	return made
 }
 
-// thing returns a part with one file, named thing.
+// thing returns a component with one file, named thing.
 func thing(storage vfs.FS) backup.Component {
 	return partFunc(func(_ context.Context, dir string, before func() error) error {
 		return errors.Join(before(), storage.MkdirAll(dir, 0o755), writeFile(storage, storage.PathJoin(dir, "thing"), "kept"))
 	})
 }
 
-// wantRestored fails unless a folder holds what was backed up, as a store, and
-// nothing else.
+// wantRestored fails the test unless a folder has exactly the restored files and
+// opens as a store with the records of the backup.
 func wantRestored(t testing.TB, storage vfs.FS, dir string, made backup.Manifest) {
 	t.Helper()
 	if text, err := readFile(storage, storage.PathJoin(dir, "outputs", "thing")); err != nil || text != "kept" {
@@ -64,8 +64,8 @@ func wantRestored(t testing.TB, storage vfs.FS, dir string, made backup.Manifest
 	}
 }
 
-// Of several restores into one folder at once, one makes the store, and the others
-// change nothing about it.
+// Of several concurrent restores into one folder, one makes the store. The others do
+// not change it.
 func TestOneOfConcurrentRestoresSucceeds(t *testing.T) {
 	t.Parallel()
 	for name, storage := range map[string]vfs.FS{"memory": vfs.NewMem(), "disk": pebblefiles.Disk} {
@@ -101,8 +101,8 @@ func TestOneOfConcurrentRestoresSucceeds(t *testing.T) {
 	}
 }
 
-// A folder that holds anything of somebody else's is left as it is: a file, a
-// folder, a store that is open, a link, a list of files that is not ours.
+// A folder with other files stays unchanged: a file, a folder, an open store, a link,
+// a RESTORING file of another format.
 func TestARestoreLeavesAFolderOfSomethingElseAsItIs(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -158,7 +158,7 @@ func TestARestoreLeavesAFolderOfSomethingElseAsItIs(t *testing.T) {
 	}
 }
 
-// tree returns what lies under a folder of the disk, by its path.
+// tree returns the files below a folder of the disk, by path.
 func tree(t testing.TB, root string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -176,7 +176,7 @@ func tree(t testing.TB, root string) map[string]string {
 	return found
 }
 
-// A folder that is being made a store, or restored into, is in use.
+// A folder in which another process creates or restores a store is in use.
 func TestARestoreIntoALockedFolderIsInUse(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
@@ -193,7 +193,7 @@ func TestARestoreIntoALockedFolderIsInUse(t *testing.T) {
 	}
 }
 
-// A backup that was replaced while it was restored is not called damaged.
+// A restore of a backup that another one replaces reports that, and not damage.
 func TestABackupMadeDuringARestoreIsReported(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
@@ -221,8 +221,8 @@ func TestABackupMadeDuringARestoreIsReported(t *testing.T) {
 	}
 }
 
-// A restore that was cut off at any write, by a kill or with the power, left no
-// store or a whole one. It can be done again, and removes its own leavings alone.
+// A restore that a kill or a power cut ended at any write left no store or a complete
+// one. It can be repeated, and removes only its own remains.
 func TestARestoreThatWasCutOffCanBeDoneAgain(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewCrashableMem()
@@ -273,8 +273,7 @@ func TestARestoreThatWasCutOffCanBeDoneAgain(t *testing.T) {
 	}
 }
 
-// A restore that meets a full disk at any write leaves no store, and can be done
-// again.
+// A restore that meets a full disk at any write leaves no store, and can be repeated.
 func TestARestoreOntoAFullDiskLeavesNoStore(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()

@@ -19,8 +19,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles/filestest"
 )
 
-// A failingDisk is a file system that refuses operations, as a full disk does or a process
-// without file descriptors.
+// A failingDisk is a file system that refuses operations, as a full disk does, or a
+// process without free file descriptors.
 type failingDisk struct {
 	vfs.FS
 	mu struct {
@@ -36,7 +36,7 @@ func (d *failingDisk) set(refusal func(op, name string) error) {
 	d.mu.refusal = refusal
 }
 
-// full refuses every creation and every write.
+// full refuses every creation and every write with ENOSPC.
 func full(string, string) error { return syscall.ENOSPC }
 
 // filesOut refuses to open files.
@@ -114,7 +114,7 @@ func (f failingFile) sync(do func() error) error {
 func (f failingFile) Sync() error     { return f.sync(f.File.Sync) }
 func (f failingFile) SyncData() error { return f.sync(f.File.SyncData) }
 
-// insist appends until it succeeds.
+// appendUntilResumed repeats an append until it succeeds.
 func appendUntilResumed(t *testing.T, s *Store, a attempt) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
@@ -128,8 +128,8 @@ func appendUntilResumed(t *testing.T, s *Store, a attempt) {
 	}
 }
 
-// A store whose disk is full, or that may open no more files, is read and
-// followed, refuses appends, and goes on by itself when that is over.
+// A store on a full disk, or without free file descriptors, serves reads and
+// followers, refuses appends, and resumes by itself when the condition ends.
 func TestPausedStoreGoesOn(t *testing.T) {
 	t.Parallel()
 	for name, refusal := range map[string]func(op, name string) error{"a full disk": full, "no more files": filesOut} {
@@ -204,10 +204,10 @@ func TestPausedStoreGoesOn(t *testing.T) {
 	}
 }
 
-// rotate begins another log.
+// rotate makes Pebble start another log.
 func (s *Store) rotate() error { _, err := s.db.AsyncFlush(); return err }
 
-// A store whose sync failed never goes on, also where a write had failed before.
+// A store whose sync failed never resumes, even if a write had failed before.
 func TestStoreDoesNotGoOnAfterAFailedSync(t *testing.T) {
 	t.Parallel()
 	for _, cause := range []error{syscall.EIO, syscall.ENOSPC} {
@@ -243,7 +243,7 @@ func TestStoreDoesNotGoOnAfterAFailedSync(t *testing.T) {
 	}
 }
 
-// A store that was paused closes, and opens again.
+// A paused store closes, and opens again.
 func TestPausedStoreCloses(t *testing.T) {
 	t.Parallel()
 	disk := &failingDisk{FS: vfs.NewMem()}
@@ -262,10 +262,9 @@ func TestPausedStoreCloses(t *testing.T) {
 	must(t, s.Close())
 }
 
-// TestFullDisksLoseNothing fills and empties the disk of random histories of
-// several writers, at random operations and often, and cuts the power before some
-// of them. An append that was acknowledged is there after each, no append is there
-// in part, and each is there once in the end.
+// The disk is full at random operations of random histories of several writers, and
+// the power is cut before some of them. After each opening every acknowledged append
+// is there, no append is there in part, and in the end each is there once.
 func TestFullDisksLoseNothing(t *testing.T) {
 	t.Parallel()
 	paused := 0
@@ -280,7 +279,8 @@ func TestFullDisksLoseNothing(t *testing.T) {
 	}
 }
 
-// fills lives one history, and returns how many appends found the store paused.
+// fills runs one history, and returns the number of appends that found the store
+// paused.
 func fills(t *testing.T, seed uint64) (paused int) {
 	t.Helper()
 	memory := vfs.NewCrashableMem()
@@ -357,7 +357,7 @@ func fills(t *testing.T, seed uint64) (paused int) {
 	return paused
 }
 
-// The same on a disk that is really full, more than once.
+// A store resumes after a real disk was full, more than once.
 func TestStoreGoesOnAfterADiskWasFull(t *testing.T) {
 	t.Parallel()
 	dir := mountSmall(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded/layout"
 )
 
-// wordy is a store of records of about 400 bytes that compress as prose does,
-// in 64 streams at a time.
+// wordy returns a store with records of about 400 bytes that compress like prose. The
+// records are in 64 streams at a time.
 func wordy(b *testing.B, count int) *Store {
 	s, err := Open(b.Context(), b.TempDir(), Config{})
 	must(b, err)
@@ -39,9 +39,9 @@ func wordy(b *testing.B, count int) *Store {
 	return s
 }
 
-// BenchmarkScan reads half a million records in each way there is, beside a
-// bare iterator over the same keys, round by round. The metrics are how many
-// times as fast as the bare iterator each way is: the medians of the rounds.
+// BenchmarkScan reads half a million records with each method of reading, and with a
+// bare iterator over the same keys, in each round. Each metric is the speed of a
+// method divided by the speed of the bare iterator: the median of the rounds.
 func BenchmarkScan(b *testing.B) {
 	const count = 500_000
 	s := wordy(b, count)
@@ -77,7 +77,7 @@ func BenchmarkScan(b *testing.B) {
 	b.ReportMetric(count/took[0][len(took[0])/2]*1e6, "bare-k/s")
 }
 
-// bare iterates as Pebble does, and touches key and value.
+// bare iterates with Pebble alone, and reads each key and value.
 func bare(b *testing.B, s *Store) (n int) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: layout.EntryKey(0), UpperBound: layout.EntriesEnd()})
 	must(b, err)

@@ -26,7 +26,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstest"
 )
 
-// harness is over the folder dir of a file system, and without power to cut.
+// harness returns a Harness over the folder dir of a file system. It cannot cut
+// power.
 func harness(dir string, cfg Config) eventstest.Harness {
 	return eventstest.Harness{
 		Open:  func(ctx context.Context) (events.Store, error) { return Open(ctx, dir, cfg) },
@@ -34,7 +35,7 @@ func harness(dir string, cfg Config) eventstest.Harness {
 	}
 }
 
-// memory is a harness over memory, whose power can be cut.
+// memory returns a Harness over memory, whose power can be cut.
 func memory() eventstest.Harness {
 	storage := vfs.NewCrashableMem()
 	return eventstest.Harness{
@@ -77,7 +78,7 @@ func open(t testing.TB, storage vfs.FS) *Store {
 	return s
 }
 
-// A recordWriter makes records, each with an ID of its own.
+// A recordWriter makes records, each with its own ID.
 type recordWriter struct{ *domain.Mint }
 
 func newRecordWriter(seed byte) recordWriter {
@@ -239,7 +240,7 @@ func wantDamage(t *testing.T, name string, s *Store, place string) {
 	}
 }
 
-// An index that names another record is damage, not an answer.
+// An index entry that leads to another record is an ErrDamaged.
 func TestReadRefusesARecordThatTheIndexDoesNotMean(t *testing.T) {
 	t.Parallel()
 	s := open(t, vfs.NewMem())
@@ -304,7 +305,7 @@ func TestRepeatingADamagedRecordIsNotASuccess(t *testing.T) {
 	}
 }
 
-// A gate holds every sync of a log while it is shut.
+// A gate holds every sync of a log while its mutex is locked.
 type gate struct {
 	mu      sync.Mutex
 	waiting chan struct{} // gets a value when a sync waits
@@ -326,7 +327,7 @@ func (g *gate) MaybeError(op errorfs.Op) error {
 
 func (g *gate) String() string { return "gate" }
 
-// gated returns a store whose syncs can be held.
+// gated returns a store whose syncs a test can hold.
 func gated(t *testing.T) (*Store, *gate) {
 	g := &gate{waiting: make(chan struct{}, 1)}
 	s := open(t, errorfs.Wrap(vfs.NewMem(), g))
@@ -524,8 +525,8 @@ func TestClosingTurnsAwayWhatIsInTheQueue(t *testing.T) {
 	}
 }
 
-// Close wakes each follower that waits at the end, be they notifyInline, which the
-// committer wakes itself, or many, which are woken by a goroutine.
+// Close wakes each follower that waits at the end: up to notifyInline of them, which
+// the committer notifies, and more, which the notifier notifies.
 func TestClosingNotifiesEachFollower(t *testing.T) {
 	t.Parallel()
 	for _, count := range []int{1, notifyInline, notifyInline + 6} {
@@ -561,8 +562,8 @@ func TestClosingNotifiesEachFollower(t *testing.T) {
 	}
 }
 
-// Followers that the committer gives to be woken when the goroutine for it has
-// ended are woken by the committer.
+// If the notifier has ended, the committer notifies the followers that it gave to the
+// notifier.
 func TestAdvanceAfterTheNotifierEndedNotifiesAll(t *testing.T) {
 	t.Parallel()
 	m := newWatermark(0)
@@ -601,7 +602,7 @@ func TestASlowLoopPinsNothing(t *testing.T) {
 	}
 }
 
-// waiting returns how many appends wait for the committer.
+// waiting returns the number of appends that wait for the committer.
 func waiting(s *Store) int {
 	appends, _ := s.queue.size()
 	return appends

@@ -51,7 +51,7 @@ func (d *model) copy() map[domain.Ref]expectation {
 	return c
 }
 
-// smallMemTable has a store flush after a few outputs.
+// smallMemTable is a memtable size with which a store flushes after a few blobs.
 const smallMemTable = 2 << 20
 
 // runRandom performs n random operations on a store and records them in the model. One
@@ -270,8 +270,9 @@ func TestPowerCutOnALyingDiskChangesNoBlob(t *testing.T) {
 	}
 }
 
-// isWhole reports whether a store has a blob with this content. It returns an error if the
-// store has the blob with other content, or does not report that it has none.
+// isWhole reports whether a store has a blob with this content. It returns an error
+// if the store has the blob with other content, or has another error than
+// ErrNotFound.
 func isWhole(ctx context.Context, s *Store, r domain.Ref, content []byte) (bool, error) {
 	got, err := s.Stat(ctx, r)
 	if err == nil {

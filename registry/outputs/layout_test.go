@@ -13,7 +13,8 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// The layout of doc.go, byte for byte. It changes only together with a format.
+// golden is the layout that doc.go draws, byte for byte. It changes only together
+// with a format.
 const golden = `
 62 0000000000000002 00000000 = a7af45fc
 62 0000000000000003 00000000 = 77ac90f5 68690a
@@ -73,7 +74,7 @@ func TestLayoutStays(t *testing.T) {
 	}
 }
 
-// squeeze takes the spaces for reading out of a golden text.
+// compactGolden returns a golden text without the spaces that separate its fields.
 func compactGolden(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(strings.TrimSpace(text) + "\n") {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// mountRAM mounts a ramfs, which cannot reserve space, and returns its folder.
-// It skips the test where this process may not mount.
+// mountRAMFS mounts a ramfs, which cannot reserve space, and returns its folder. It
+// skips the test if this process may not mount.
 func mountRAMFS(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -15,7 +15,8 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// notSync selects writes other than syncs: after a failed sync no store resumes.
+// notSync returns a filter of writes other than syncs. After a failed sync no store
+// resumes.
 func notSync(part string) func(errorfs.Op) bool {
 	return func(op errorfs.Op) bool {
 		switch op.Kind {
@@ -26,8 +27,8 @@ func notSync(part string) func(errorfs.Op) bool {
 	}
 }
 
-// keepEventually repeats Keep until it succeeds, and checks that a failed one stored
-// nothing.
+// keepEventually repeats Keep until it succeeds, and checks that a failed Keep stored
+// no byte.
 func keepEventually(t *testing.T, s *Store, ref domain.Ref, content []byte) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {

@@ -15,13 +15,13 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// refs mints references in increasing order.
+// refs returns a function that makes references in increasing order.
 func refs(seed uint64) func() domain.Ref {
 	mint := domain.NewMint(func() time.Time { return time.UnixMilli(1_800_000_000_000) }, rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)}))
 	return func() domain.Ref { return domain.NewRef(mint.Event(), domain.TextChannel) }
 }
 
-// random returns n bytes that no codec makes smaller, with line ends in them.
+// random returns n bytes that no codec compresses, with line ends.
 func random(n int, seed uint64) []byte {
 	p := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16)}).Read(p)
@@ -72,7 +72,8 @@ func wantErr(t testing.TB, what string, err, want error) {
 	}
 }
 
-// bodies counts the bodies in the database, named or not.
+// blobCount returns the number of blobs with chunks in the database, with or without
+// a header.
 func blobCount(t testing.TB, s *Store) int {
 	t.Helper()
 	seen := map[string]bool{}
@@ -123,7 +124,7 @@ func TestSecondOpenIsInUse(t *testing.T) {
 	}
 }
 
-// A folder that is open is not opened a second time through another name.
+// A folder that is open cannot be opened a second time through another name.
 func TestSecondOpenByAnotherNameIsInUse(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -176,7 +177,7 @@ func TestStoreOfAnotherFormatIsRefused(t *testing.T) {
 	wantErr(t, "Open", err, ErrFormat)
 }
 
-// Outputs whose files a newer Pebble wrote are refused, and left as they are.
+// A store whose files a newer Pebble wrote does not open, and stays unchanged.
 func TestOutputsOfANewerVersionAreRefused(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
