@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
@@ -37,21 +38,21 @@ func (s *Store) failure() error {
 	return nil
 }
 
-// resumeLoop waits until the store is paused, then tests for room every few seconds
-// and calls resume until it succeeds. It ends when the store closes or stops for
-// good.
-func (s *Store) resumeLoop() {
-	for {
-		select {
-		case <-s.failStop.Stopped():
-		case <-s.closing:
-			return
-		}
-		s.failStop.Log(slog.LevelWarn, fmt.Sprint(s.failure()))
-		if !pebblefiles.AwaitRoom(s.failStop.Lost(), s.closing, s.room, s.resume) {
-			return
-		}
-		s.failStop.Log(slog.LevelInfo, "the store goes on")
+// newResumer returns the Resumer of the store, whose Run resumes it each time that it is
+// paused.
+func (s *Store) newResumer() *pebblefiles.Resumer {
+	return &pebblefiles.Resumer{
+		FailStop:     s.failStop,
+		Closing:      s.closing,
+		Room:         s.room,
+		Paused:       func() { s.failStop.Log(slog.LevelWarn, fmt.Sprint(s.failure())) },
+		Resumed:      func() { s.failStop.Log(slog.LevelInfo, "the store goes on") },
+		Exclusive:    s.exclusive,
+		Close:        s.closeDatabase,
+		Replay:       s.newReplay,
+		Open:         func() error { return s.reopen(false) },
+		OpenReadOnly: func() error { return s.reopen(true) },
+		Recover:      s.refreshEnd,
 	}
 }
 
@@ -60,51 +61,21 @@ func (s *Store) room() error {
 	return pebblefiles.Room(s.folder.FS, s.folder.PathOf(storedir.LogName), s.folder.PathOf(roomName))
 }
 
-// resume closes and reopens the database and reports whether the store takes writes
-// again. It holds gate and mu, so no group is in flight and no reader uses the
-// database.
-//
-// Pebble cannot continue after a failed write. Reopening replays the log as after a
-// kill, so each append in flight is kept or dropped as a whole. If reopening fails,
-// resume tries to open the database read-only, so that reads work while the store
-// stays paused.
-func (s *Store) resume() bool {
+// exclusive calls f with gate and mu held, so no group is in flight and no reader uses the
+// database. It does not call f after Close.
+func (s *Store) exclusive(f func()) {
 	s.gate.Lock()
 	defer s.gate.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.failStop.Wait() // a sync may fail yet
-	if s.mu.closed || isClosed(s.failStop.Lost()) {
-		return false
+	if !s.mu.closed {
+		f()
 	}
-	s.closeDatabase()
-	if isClosed(s.failStop.Lost()) {
-		return false
-	}
-	s.folder.Before = storedir.OwnerRecord{Durability: s.durability.String()}
-	err := s.reopen(false)
-	if err == nil {
-		err = s.refreshEnd()
-	}
-	if err != nil && s.failStop.Err() == nil {
-		s.failStop.Pause(err)
-	}
-	cause := s.failStop.Err()
-	if cause == nil {
-		return true
-	}
-	if !isClosed(s.failStop.Lost()) { // reads continue; after a lasting failure, with the database as it is
-		s.closeDatabase()
-		_ = s.reopen(true) // if it fails, reads return the failure
-		s.failStop.Pause(cause)
-	}
-	return false
 }
 
 // closeDatabase closes the database, if it is open, and drops its unwritten data. The
 // caller holds gate and mu. db is nil afterwards.
 func (s *Store) closeDatabase() {
-	s.failStop.Closing()
 	if s.db == nil {
 		return
 	}
@@ -115,11 +86,17 @@ func (s *Store) closeDatabase() {
 	_ = db.Close() // which fails, as a write has
 }
 
+// newReplay returns the storage for the next opening of the database. Both results are the
+// Replay.
+func (s *Store) newReplay() (vfs.FS, *pebblefiles.Replay) {
+	s.replay = pebblefiles.NewReplay(s.storage, s.torn)
+	return s.replay, s.replay
+}
+
 // reopen opens the database of a paused store, and sets db. After an error db is nil.
 // The caller holds gate and mu.
 func (s *Store) reopen(readOnly bool) (err error) {
-	s.replay = pebblefiles.NewReplay(s.storage, s.torn)
-	s.failStop.Reset(s.replay)
+	s.folder.Before = storedir.OwnerRecord{Durability: s.durability.String()} // for torn
 	defer s.recoverPanic(&err)
 	cache := pebble.NewCache(cacheSize)
 	defer cache.Unref()
@@ -127,11 +104,8 @@ func (s *Store) reopen(readOnly bool) (err error) {
 	options.ErrorIfNotExists, options.ReadOnly = true, readOnly
 	if s.db, err = pebble.Open(s.folder.PathOf(storedir.LogName), options); err != nil {
 		s.db = nil
-		return err
 	}
-	s.failStop.Opened()
-	s.replay.Done()
-	return nil
+	return err
 }
 
 // refreshEnd finds the last record of a reopened database and advances the watermark

@@ -119,7 +119,7 @@ func Open(ctx context.Context, dir string, cfg Config) (*Store, error) {
 	s.joined.Go(s.commitLoop)
 	s.joined.Go(s.syncLoop)
 	s.joined.Go(s.intervalLoop)
-	s.joined.Go(s.resumeLoop)
+	s.joined.Go(s.newResumer().Run)
 	return s, nil
 }
 

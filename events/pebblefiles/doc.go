@@ -16,9 +16,9 @@
 // whole records follow, in the logs and manifests that Pebble reads.
 //
 // A [FailStopFS] is the file system that a database is opened with. It stops at the
-// first failed write. [Exhausted] recognizes a full disk. [AwaitRoom] and [Room] wait
-// until the database can be reopened. A [HealthLog] counts the failures of background
-// work. [Snapshot] copies an open database into a folder. A [Pinned] gives a reader
+// first failed write. [Exhausted] recognizes a full disk. A [Resumer] waits for [Room]
+// and reopens the database. A [HealthLog] counts the failures of background work.
+// [Snapshot] copies an open database into a folder. A [Pinned] gives a reader
 // an unchanging view of a database while writers change the folder. [ReadPinned]
 // opens one, under the locks of [Disk], which readers share.
 //

@@ -3,9 +3,7 @@ package pebblefiles
 import (
 	"errors"
 	"syscall"
-	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -25,32 +23,6 @@ func Exhausted(err error) bool {
 		}
 	}
 	return false
-}
-
-// The first and the longest pause between two checks for room.
-const (
-	firstLook = 20 * time.Millisecond // first pause
-	laterLook = 5 * time.Second       // longest pause
-)
-
-// AwaitRoom waits until a database can be reopened and returns true. It calls room
-// after growing pauses until room returns nil, then resume, and repeats both until
-// resume returns true. It returns false as soon as lost or closing is closed.
-func AwaitRoom(lost, closing <-chan struct{}, room func() error, resume func() bool) bool {
-	waits := backoff.NewExponentialBackOff()
-	waits.InitialInterval, waits.MaxInterval = firstLook, laterLook
-	for {
-		select {
-		case <-lost:
-			return false
-		case <-closing:
-			return false
-		case <-time.After(waits.NextBackOff()):
-		}
-		if room() == nil && resume() {
-			return true
-		}
-	}
 }
 
 // Room returns nil if a file system has room to reopen the database in a folder: as

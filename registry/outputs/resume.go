@@ -4,29 +4,38 @@ import (
 	"errors"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// resumeLoop runs on a goroutine that Open starts and Close joins. After each failed
-// write it waits for free space and resumes the store. It ends when the store is
-// closed or the failure is permanent.
-func (s *Store) resumeLoop() {
-	for {
-		select {
-		case <-s.failStop.Stopped():
-		case <-s.closing:
-			return
-		}
-		if s.logger != nil {
-			s.logger.Warn("outputs are not written", "outputs", s.dir, "error", s.broken())
-		}
-		if !pebblefiles.AwaitRoom(s.failStop.Lost(), s.closing, s.checkRoom, s.resume) {
-			return
-		}
-		if s.logger != nil {
-			s.logger.Info("outputs are written again", "outputs", s.dir)
-		}
+// newResumer returns the Resumer of the store, whose Run resumes it after each failed write
+// for lack of room.
+func (s *Store) newResumer() *pebblefiles.Resumer {
+	return &pebblefiles.Resumer{
+		FailStop:     s.failStop,
+		Closing:      s.closing,
+		Room:         s.checkRoom,
+		Paused:       s.logPaused,
+		Resumed:      s.logResumed,
+		Exclusive:    s.exclusive,
+		Close:        s.closeDatabase,
+		Replay:       s.newReplay,
+		Open:         s.reopen,
+		OpenReadOnly: func() error { return s.openDatabase(true) },
+		Recover:      s.forgetUnacknowledged,
+	}
+}
+
+func (s *Store) logPaused() {
+	if s.logger != nil {
+		s.logger.Warn("outputs are not written", "outputs", s.dir, "error", s.broken())
+	}
+}
+
+func (s *Store) logResumed() {
+	if s.logger != nil {
+		s.logger.Info("outputs are written again", "outputs", s.dir)
 	}
 }
 
@@ -35,44 +44,11 @@ func (s *Store) resumeLoop() {
 // left it.
 func (s *Store) checkRoom() error { return pebblefiles.Room(s.fs, s.dir, s.incomingPath(0)) }
 
-// resume closes and reopens the database and reports whether writes work again. It
-// holds handle, so no other operation uses the database.
-//
-// After the reopening, the WAL decides which batches survived. Blobs that were not
-// acknowledged are deleted. If the database cannot be opened for writing, resume
-// opens it read-only, so that reads work until the next attempt. It increments
-// generation, which makes each running Keep fail whose first chunks may be lost.
-func (s *Store) resume() bool {
+// exclusive calls f with handle held, so no other operation uses the database.
+func (s *Store) exclusive(f func()) {
 	s.handle.Lock()
 	defer s.handle.Unlock()
-	s.failStop.Wait() // a running sync may still fail and make the failure permanent
-	if s.lost() {
-		return false
-	}
-	s.closeDatabase()
-	if s.lost() {
-		return false
-	}
-	s.generation.Add(1)
-	err := s.reopen(false)
-	if err == nil {
-		err = s.forgetUnacknowledged()
-	}
-	if err != nil && s.failStop.Err() == nil {
-		s.failStop.Pause(err)
-	}
-	cause := s.failStop.Err()
-	if cause == nil {
-		return true
-	}
-	if !s.lost() { // keep serving reads until the next attempt
-		s.closeDatabase()
-		if s.reopen(true) != nil {
-			s.closeDatabase()
-		}
-		s.failStop.Pause(cause)
-	}
-	return false
+	f()
 }
 
 // failure returns the redacted failure that stopped the writes of the database, or nil.
@@ -87,27 +63,35 @@ func (s *Store) lost() bool {
 // closeDatabase closes the failed database, if it is open. The caller holds handle
 // for writing.
 func (s *Store) closeDatabase() {
-	s.failStop.Closing()
 	if s.handle.db != nil {
 		_ = s.handle.db.Close() // it returns the earlier failure
 		s.handle.db = nil
 	}
 }
 
-// reopen opens the database for reading or for writing, and sets handle.db. After an
-// error handle.db is nil. The caller holds handle for writing.
-func (s *Store) reopen(readOnly bool) (err error) {
+// newReplay returns the storage for the next opening of the database, and its Replay.
+func (s *Store) newReplay() (vfs.FS, *pebblefiles.Replay) {
 	s.replay = pebblefiles.NewReplay(s.fs, s.onTear)
-	s.failStop.Reset(newFilledWALs(s.replay))
+	return newFilledWALs(s.replay), s.replay
+}
+
+// reopen opens the database for writing. The WAL decides which batches survived the pause,
+// so reopen increments generation, which makes each running Keep fail whose first chunks
+// may be lost. The caller holds handle for writing.
+func (s *Store) reopen() error {
+	s.generation.Add(1)
+	return s.openDatabase(false)
+}
+
+// openDatabase opens the database and sets handle.db. After an error handle.db is nil. The
+// caller holds handle for writing.
+func (s *Store) openDatabase(readOnly bool) (err error) {
 	options := s.options.Clone()
 	options.ReadOnly = readOnly
 	if s.handle.db, err = pebble.Open(s.dir, options); err != nil {
 		s.handle.db = nil
-		return err
 	}
-	s.failStop.Opened()
-	s.replay.Done()
-	return nil
+	return err
 }
 
 // forgetUnacknowledged deletes the headers of blobs whose Keep has returned an error

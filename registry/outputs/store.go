@@ -142,7 +142,7 @@ func (s *Store) open() error {
 	s.ready = true
 	s.failStop.Opened()
 	s.replay.Done()
-	s.goroutines.Go(s.resumeLoop)
+	s.goroutines.Go(s.newResumer().Run)
 	return nil
 }
 
