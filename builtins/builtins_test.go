@@ -78,6 +78,7 @@ type bench struct {
 	tools        map[string]domain.Tool
 }
 
+// newBench returns a bench with a new workspace. change adapts the configuration.
 func newBench(t testing.TB, change ...func(*Config)) *bench {
 	t.Helper()
 	parent, err := filepath.EvalSymlinks(t.TempDir())

@@ -56,7 +56,7 @@ func TestSearchShowsNothingThatReadWouldNot(t *testing.T) {
 		{"allow * *\ndeny read *.env", input{"pattern": "key"}, "a.txt sub/deep/c.txt", 4, 0},
 		{"allow * *\nask read *.env", input{"pattern": "key"}, "a.txt sub/deep/c.txt", 0, 4},
 		{"allow grep *\nask read *.env\nallow read *.txt", input{"pattern": "key", "include": "*.env"}, "", 0, 4},
-		{"allow * *\ndeny read *.env", input{"pattern": "absent"}, "", 4, 0}, // whatever they hold
+		{"allow * *\ndeny read *.env", input{"pattern": "absent"}, "", 4, 0}, // counted without a look at their content
 		{"allow * *\ndeny read sub/*", input{"pattern": "key"}, ".env a.txt", 3, 0},
 		{"allow * *\ndeny read *.env", input{"pattern": "key", "path": "sub"}, "sub/deep/c.txt", 2, 0},
 		{"allow * *\ndeny read *.env", input{"pattern": "key", "path": "sub/.env"}, "", 1, 0},

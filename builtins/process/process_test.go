@@ -39,7 +39,7 @@ func written(t *testing.T, path string) string {
 	return ""
 }
 
-// gone waits until a process has ended. A zombie that nobody waits for has.
+// gone waits until a process has ended. A zombie has ended.
 func gone(t *testing.T, pid string) {
 	t.Helper()
 	if _, err := strconv.Atoi(pid); err != nil {

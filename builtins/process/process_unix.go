@@ -30,6 +30,6 @@ func waitLeader(cmd *exec.Cmd, exited chan<- struct{}, release <-chan struct{}) 
 	return err
 }
 
-// killDescendants does nothing: there is no portable way to read the environment of a
+// killDescendants is a stub: there is no portable way to read the environment of a
 // process that left the group.
 func killDescendants(string) {}

@@ -30,7 +30,8 @@ func TestEveryCommandIsAResource(t *testing.T) {
 		"git diff --":                                   {"git diff --"},
 		"export X=$(rm y)":                              {"export X=$(rm y)", "rm y"},
 		"find . -name x -exec rm {} \\; -print":         {`find . -name x -exec rm {} ';' -print`, "rm {}"},
-		// What cannot be read is asked about whole, besides what can.
+		// The resources of an unreadable line are its readable commands and the whole
+		// line.
 		"$CMD x; ls":               {"$CMD x", "ls", "$CMD x; ls"},
 		"echo 'open":               {"echo 'open", "sh -c echo 'open"},
 		"ls; echo 'open":           {"ls; echo 'open", "sh -c ls; echo 'open"},

@@ -49,7 +49,7 @@ func exactOnly(words []shellWord) bool {
 // run others, reach other machines, or destroy files. Digits at the end of a name are left
 // out.
 var exactOnlyPrograms = strings.Fields(
-	// interpreters, editors and whatever else runs a text
+	// interpreters, editors and other programs that run a text
 	"ash awk bash bc busybox clj clojure csh dash dc deno ed elixir emacs erl ex expect fish gawk gdb ghci groovy guile irb java jjs jshell julia ksh ledger " +
 		"lua luajit mawk mksh mysql nano nawk nc ncat netcat node nodejs nvim ocaml octave perl pg php psql pwsh py pypy python r raku rbash rscript ruby " +
 		"runghc runhaskell sbcl scala scheme screen sed sh socat sqlite swift tclsh tcsh tmux toybox ts-node tsx vi view vim vimdiff wish yash zsh " +
@@ -57,7 +57,7 @@ var exactOnlyPrograms = strings.Fields(
 		". alias at batch builtin bwrap chroot chrt command coproc crontab dbus-run-session doas entr env eval exec fakeroot fd fdfind find firejail flock ionice " +
 		"less ltrace make gmake cmake ninja man more nice nohup nsenter parallel perf pkexec proot prlimit runuser script setpriv setsid source ssh sshpass " +
 		"start-stop-daemon stdbuf strace su sudo systemd-run taskset tar time timeout toolbox trap unbuffer unshare valgrind watch xargs zip " +
-		// build tools and package managers run what a file or a package says
+		// build tools and package managers, which run commands of a file or a package
 		"ant bazel bun bunx bundle cargo composer conda dotnet gem go gradle gradlew just lein mage mix mvn nix npm npx pip pipenv pipx pnpm pnpx poetry rake rustup sbt " +
 		"task tox turbo uv uvx yarn " +
 		// files, permissions and processes

@@ -8,7 +8,8 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// decided returns what rules decide about a line: deny beats ask beats allow.
+// decided returns the decision of rules about a line. Deny takes precedence over ask,
+// and ask over allow.
 func decided(rules domain.Rules, line, shell string) domain.Effect {
 	effect := domain.Allow
 	read := Analyze(line, shell)

@@ -32,9 +32,10 @@ type Handle struct {
 	readErr  error         // why readable is nil although the file is regular
 }
 
-// Acquire opens the path and reads nothing. A path that does not exist has a Handle too.
-// It returns ErrChanged if the path leads through a symbolic link now, or if the
-// directory of the Root was replaced.
+// Acquire opens the path and reads no content. It also returns a Handle for a path
+// that does not exist. It returns ErrChanged if the path leads through a symbolic
+// link now, or if the directory of the Root was replaced. The caller closes the
+// Handle.
 func (t ResolvedPath) Acquire() (*Handle, error) {
 	base, err := t.root.openBase(t)
 	if err != nil {

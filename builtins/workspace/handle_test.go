@@ -16,9 +16,9 @@ import (
 	"github.com/settlement-ledger/ledger/builtins/workspace"
 )
 
-// swaps change what a path leads to, as somebody can do while a person decides.
-// Each is given the workspace, with sub/a in it, and the directory outside,
-// which holds the same names.
+// swaps change the file or directory at a path, as another process can while a person
+// decides. Each gets the workspace, which has sub/a, and the directory outside, which
+// has the same names.
 var swaps = map[string]func(g ground) error{
 	"file by a link in the workspace": func(g ground) error {
 		return errors.Join(os.Remove(g.at("sub/a")), os.Symlink("../secret", g.at("sub/a")))
@@ -72,8 +72,9 @@ func openSwappable(t *testing.T) ground {
 	return g
 }
 
-// secrets returns every file below the workspace and its parent that holds what
-// was not approved to be touched, by content.
+// secrets returns the number of files below the parent of the workspace whose content
+// begins with "secret". These files are not approved. It fails the test if one was
+// overwritten.
 func (g ground) secrets(t *testing.T) (n int) {
 	t.Helper()
 	err := filepath.WalkDir(filepath.Dir(g.Path()), func(path string, d fs.DirEntry, err error) error {
@@ -211,7 +212,7 @@ func TestTreeGoesThroughNoLink(t *testing.T) {
 	defer tree.Close()
 	for path, swap := range swaps {
 		if strings.HasPrefix(path, "workspace") || strings.Contains(path, "renamed") || strings.Contains(path, "another one") || strings.Contains(path, "hard") {
-			continue // what is there is what is searched
+			continue // a search reads the files that are at the paths now
 		}
 		g := openSwappable(t)
 		tree, err := g.acquire(t, ".").Tree()
@@ -263,7 +264,7 @@ func TestTreeGoesThroughNoLink(t *testing.T) {
 	flipping.Wait()
 }
 
-// metadata is what a change of the content must not change.
+// A metadata holds the attributes that a change of the content must keep.
 type metadata struct {
 	mode     uint32
 	uid, gid uint32

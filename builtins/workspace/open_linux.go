@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pathFlags open a file or directory to identify it. Nothing is read, and no permission
-// on the file itself is needed.
+// pathFlags open a file or directory to identify it. Such an open needs no permission
+// on the file itself, and the descriptor cannot be read.
 const pathFlags = unix.O_PATH
 
 // copyAttributes copies the extended attributes, access control lists among them.
@@ -31,7 +31,7 @@ func copyAttributes(to, from *os.File) error {
 			return err
 		}
 	}
-	const accessList = "system.posix_acl_access" // a directory can give one to what is created in it
+	const accessList = "system.posix_acl_access" // a directory can pass its list on to new files
 	for _, name := range names {
 		if name == accessList {
 			return nil
@@ -43,8 +43,8 @@ func copyAttributes(to, from *os.File) error {
 	return nil
 }
 
-// attributes returns the names of the extended attributes of a file. It returns none on
-// a file system without extended attributes.
+// attributes returns the names of the extended attributes of a file. On a file system
+// without extended attributes it returns an empty list.
 func attributes(f *os.File) ([]string, error) {
 	const limit = 64 << 10 // the kernel's limit of a list
 	list := make([]byte, limit)

@@ -8,8 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pathFlags open a file or directory to identify it. Nothing is read, and no permission
-// on the file itself is needed.
+// pathFlags open a file or directory to identify it. No byte is read.
 const pathFlags = unix.O_RDONLY | unix.O_NONBLOCK
 
 // copyAttributes copies the extended attributes, access control lists among them.

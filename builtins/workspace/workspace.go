@@ -59,12 +59,12 @@ type ResolvedPath struct {
 	root *Root
 	// Path is the canonical absolute path.
 	Path string
-	// Resource is what a permission is asked on: the path relative to the root
-	// with slashes, . for the root, or the canonical path if external.
+	// Resource is the resource of a permission request: the path relative to the root
+	// with slashes, "." for the root itself, or the canonical path if it is external.
 	Resource string
-	// External is empty for a target under the root. Else it is the resource
-	// of the permission to leave it: DIRECTORY/*, with the deepest directory on
-	// the path that exists, which may be the target itself.
+	// External is empty for a path under the root. For any other path it is the
+	// resource of the permission to leave the root, DIRECTORY/*. DIRECTORY is the
+	// deepest existing directory on the path, which may be the path itself.
 	External string
 }
 
@@ -130,7 +130,7 @@ func followLinks(path string) (realPath, error) {
 	for len(parts) > 0 {
 		part := parts[0]
 		parts = parts[1:]
-		if part == ".." { // only from a link: at has none, so its parent is where it lies
+		if part == ".." { // from the target of a link; at.path has no links, so its parent is correct
 			at.path = filepath.Dir(at.path)
 			if !within(at.directory, at.path) {
 				at.directory = at.path

@@ -16,7 +16,7 @@ import (
 	"github.com/settlement-ledger/ledger/builtins/workspace"
 )
 
-// ground is a workspace beside a directory that is not in it.
+// A ground is a workspace and a directory outside it.
 type ground struct {
 	*workspace.Root
 	outside string
@@ -176,7 +176,7 @@ func TestListingHidesWhatLeadsOut(t *testing.T) {
 	g.link(t, g.outside, "out")
 	g.link(t, filepath.Join(g.Path(), "sub"), "in")
 	g.link(t, "none", "dangling")
-	if err := os.MkdirAll(filepath.Join(g.Path(), g.outside), 0o755); err != nil { // what the link names, taken as if it lay here
+	if err := os.MkdirAll(filepath.Join(g.Path(), g.outside), 0o755); err != nil { // the target of the link, taken as a path in the workspace
 		t.Fatal(err)
 	}
 	h := g.acquire(t, ".")

@@ -270,9 +270,9 @@ func TestPowerCutOnALyingDiskChangesNoBlob(t *testing.T) {
 	}
 }
 
-// isWhole reports whether a store has a blob with this content. It returns an error
-// if the store has the blob with other content, or has another error than
-// ErrNotFound.
+// isWhole reports whether a store has a blob with this content. It returns false if
+// the store reports the blob as missing, pruned or damaged, and an error if the
+// content differs.
 func isWhole(ctx context.Context, s *Store, r domain.Ref, content []byte) (bool, error) {
 	got, err := s.Stat(ctx, r)
 	if err == nil {
