@@ -30,7 +30,7 @@ type bashArgs struct {
 const bashInput = `{"properties":{"command":{"minLength":1,"pattern":"\\S"},"timeout":{"minimum":1,"maximum":600000}}}`
 
 // defaultTimeout is the timeout of a command without one, in milliseconds.
-const defaultTimeout = 120_000 // milliseconds
+const defaultTimeout = 120_000
 
 // timeoutMillis returns the timeout of the command in milliseconds: the one in the
 // input, or defaultTimeout.
@@ -60,7 +60,7 @@ type bashTool struct{ Config }
 func (s bashTool) tool() (domain.Tool, error) {
 	return domain.Make(domain.Spec[bashArgs, bashResult]{
 		Description: bashDescription,
-		Input:       domain.Ignoring(domain.Constrained[bashArgs](bashInput), "description"), // models send one out of habit
+		Input:       domain.Ignoring(domain.Constrained[bashArgs](bashInput), "description"),
 		Execute:     s.run,
 		Present:     presentBash,
 		Lost:        func(c bashResult) int64 { return c.Lost },

@@ -13,10 +13,10 @@ import (
 const (
 	// maxDiffInput is the size of both texts together, in bytes, up to which they are
 	// compared line by line.
-	maxDiffInput = 2 << 20 // bytes of both texts that are compared line by line
+	maxDiffInput = 2 << 20
 	// maxDiffSide is the size of the excerpt of each text if maxDiffInput is exceeded, in
 	// bytes.
-	maxDiffSide = 64 << 10 // bytes of each text that are shown if that is exceeded
+	maxDiffSide = 64 << 10
 	// diffContext is the number of unchanged lines around a change.
 	diffContext = udiff.DefaultContextLines
 )

@@ -12,8 +12,8 @@
 //   - A tool asks for permission before its first side effect: first for
 //     external_directory if the path lies outside the workspace, then for its own
 //     action. write and edit read the file earlier only to show a person the diff.
-//     If a rule decides the request, the file is not read before the decision, and
-//     a refusal reveals nothing about it.
+//     If a rule decides the request, the file is not read before the decision, so
+//     a refusal does not depend on its content.
 //   - read, write, edit, glob and grep open the path before they ask. If a link,
 //     file or directory takes its place while a person decides, the call fails.
 //     The same holds for the working directory of bash; on Linux the command runs
@@ -33,7 +33,7 @@
 //     Config, and no others.
 //   - edit inserts the new text literally. It keeps the byte order mark and the
 //     line ends of the file. If the file changed in the meantime, edit fails and
-//     writes nothing.
+//     leaves the file unchanged.
 //   - A page that read returns fits in the default limits of an output. Memory is
 //     bounded by one page, wherever it lies in the file.
 //   - glob and grep return the same results in the same order with and without

@@ -53,20 +53,22 @@ const (
 	// maxMatchRunes is the length of a returned line in runes.
 	maxMatchRunes = 2000
 	// maxGrepFile is the maximum size of a searched file, in bytes.
-	maxGrepFile = 64 << 20 // bytes of a file that is searched
+	maxGrepFile = 64 << 20
 	// maxInstruction is the maximum number of instructions of a compiled expression.
-	maxInstruction = 20_000 // of a compiled expression
+	// A larger expression is an error.
+	maxInstruction = 20_000
 	// maxWindow is the largest part of a line that is matched at once, in bytes.
 	maxWindow = 128 << 10
 	// minWindow is the smallest such part, in bytes, for expensive expressions.
 	minWindow = 2 << 10
-	// maxSteps bounds the work between two checks of the context: instructions times bytes.
-	// An expression that is too expensive for it still gets minWindow.
-	maxSteps = 2 << 20 // instructions times bytes that are matched without a look at the context, minWindow aside
+	// maxSteps bounds the work between two checks of the context: the instructions of
+	// the expression times the bytes of a window. An expression that is too expensive
+	// for this bound still gets windows of minWindow bytes.
+	maxSteps = 2 << 20
 	// matchOverhead is the size of a match in JSON without its text, in bytes.
-	matchOverhead = 128 // bytes of a match as JSON, without its text
+	matchOverhead = 128
 	// spanOverhead is the size of a submatch in JSON, in bytes.
-	spanOverhead = 24 // of a submatch
+	spanOverhead = 24
 )
 
 // A grepTool is the tool grep.
@@ -246,8 +248,9 @@ func isAnchor(i syntax.Inst) bool {
 	return i.Op == syntax.InstEmptyWidth && syntax.EmptyOp(i.Arg)&edges != 0
 }
 
-// windowSize returns how many bytes of a line are matched at once, between minWindow and
-// maxWindow.
+// windowSize returns the size in bytes of a window, the part of a line that is
+// matched at once. It is smaller for an expensive expression, and between minWindow
+// and maxWindow.
 func (e expression) windowSize() int { return min(max(maxSteps/e.size, minWindow), maxWindow) }
 
 // maxSubmatches returns the number of submatches to search for in size bytes. Each
@@ -315,9 +318,11 @@ func notEOF(err error) error {
 // border is found. It is less than minWindow.
 const overlap = 1 << 10
 
-// searchLine searches the next line and returns its size in bytes. It matches a long
-// line in overlapping windows, so that memory is bounded by one window, and checks ctx
-// before each window. At the end of the file it returns io.EOF.
+// searchLine searches the next line, number n, and returns its size in bytes. It
+// matches a long line in windows that overlap, so that memory is bounded by one
+// window and a match across a border is found. It checks ctx before each window. When
+// the limits of the output are reached, it only counts further lines that fit in one
+// window. At the end of the file it returns io.EOF.
 func (s *scanner) searchLine(ctx context.Context, lines *bufio.Reader, path string, n int) (size int, err error) {
 	m := grepMatch{Path: path, Line: n, Submatches: [][2]int{}}
 	found, rest := false, []byte(nil)
@@ -341,7 +346,7 @@ func (s *scanner) searchLine(ctx context.Context, lines *bufio.Reader, path stri
 		if ended {
 			text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r"))
 		}
-		if at == 0 && ended && (len(s.out.Matches) >= s.limit || s.bytesLeft < 0) { // it is counted only
+		if at == 0 && ended && (len(s.out.Matches) >= s.limit || s.bytesLeft < 0) { // the output is full, so the line is only counted
 			if s.expression.Match(text) {
 				s.out.Total++
 			}
@@ -367,9 +372,11 @@ func (s *scanner) searchLine(ctx context.Context, lines *bufio.Reader, path stri
 	return size, nil
 }
 
-// searchWindow adds the matches in a window of a line that begins at byte at, and
-// reports whether there are any. It ignores an anchored match at a border of the window
-// that is no border of the line, and a match that the previous window found.
+// searchWindow adds the matches in a window that begins at byte at of a line, and
+// reports whether there are any. At a border of the window that is inside the line,
+// an anchor would match falsely; searchWindow ignores such a match. It also ignores a
+// match that the previous window found. last is true for the window at the end of the
+// line.
 func (s *scanner) searchWindow(m *grepMatch, text []byte, at int, last bool) (found bool) {
 	if !s.expression.Match(text) {
 		return false
@@ -398,7 +405,8 @@ func (s *scanner) add(m grepMatch) {
 }
 
 // requiredLiteral returns the longest literal text that every match of an expression
-// contains, or an empty text. Letters that match in both cases are not literal.
+// contains. It returns an empty text if it finds none. A letter that matches in both
+// cases is not literal.
 func requiredLiteral(expression string) string {
 	parsed, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
@@ -407,8 +415,9 @@ func requiredLiteral(expression string) string {
 	return longestLiteral(parsed.Simplify())
 }
 
-// longestLiteral returns the longest literal of a parsed expression that every match
-// contains.
+// longestLiteral returns the longest literal that every match of a parsed expression
+// contains. It looks into groups, repetitions of at least one, and sequences. It
+// ignores alternatives and optional parts, which a match need not contain.
 func longestLiteral(e *syntax.Regexp) string {
 	longest := ""
 	switch e.Op {

@@ -204,8 +204,8 @@ func mimeOf(name string) string {
 	return "text/plain"
 }
 
-// textTypes are media types by extension: a table of this package, as that of
-// the system differs between systems.
+// textTypes are media types by extension. They do not come from the system, whose
+// table differs between systems.
 var textTypes = map[string]string{
 	".css": "text/css", ".csv": "text/csv", ".htm": "text/html", ".html": "text/html", ".js": "text/javascript", ".json": "application/json",
 	".md": "text/markdown", ".mjs": "text/javascript", ".svg": "image/svg+xml", ".toml": "application/toml", ".xml": "application/xml",

@@ -37,11 +37,17 @@ func (w withheldFiles) String() string {
 // more files withholds all of them.
 const maxFilesAsked = 256
 
-// filterPermitted returns the names that a search may show, and counts the others. It
-// withholds a file if a rule denies read, or denies action on that file in particular.
-// It collects the files that a specific ask rule covers into one permission request and
-// withholds them if no person can be asked. If a person rejects the request, it returns
-// that error, which ends the call.
+// filterPermitted returns the names that a search may show, and counts the others
+// without reading them. For each file it evaluates the permissions read and action:
+//
+//   - A file is withheld if a rule denies read, or denies action for that file in
+//     particular.
+//   - A file that a specific ask rule covers is put into one permission request for
+//     all such files. It is withheld if no person can be asked.
+//   - Any other file is shown.
+//
+// If a person rejects the request, filterPermitted returns that error, which ends the
+// call. More than maxFilesAsked files are withheld without a request.
 func (c Config) filterPermitted(ctx context.Context, inv domain.Invocation, h *acquiredPath, action string, names []string) (shown []string, out withheldFiles, err error) {
 	var apart, resources []string
 	for _, name := range names {

@@ -119,7 +119,8 @@ func withByteOrderMark(before []byte, content string) []byte {
 	return rest
 }
 
-// presentWrite tells the model whether the file was written or created.
+// presentWrite renders the output for the model: whether the file existed or was
+// created.
 func presentWrite(_ writeArgs, out domain.Encoded[writeResult]) []domain.Content {
 	w, err := out.Value()
 	if err != nil {

@@ -45,10 +45,11 @@
 //
 // # Promises
 //
-//   - Every append names the stream length that the caller saw, and adds all of
-//     its records or none.
-//   - A second append of the same records at the same revision changes nothing.
-//   - An append succeeded, was [Refused] and added nothing, or has an unknown
+//   - Every append names the stream length that the caller saw. It adds all of its
+//     records, or it fails and adds no record.
+//   - A second append of the same records at the same revision succeeds and adds no
+//     record.
+//   - An append succeeded, was [Refused] and added no record, or has an unknown
 //     outcome. A Writer retries an append of unknown outcome before any other,
 //     and returns [ErrNotTried] for drafts that it did not append.
 //   - Every later version of this package reads today's records: a kind keeps

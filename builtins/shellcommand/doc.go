@@ -36,7 +36,7 @@
 //
 // # Errors
 //
-// There are none: a line that cannot be parsed is uncertain. [Dialect] reads the
+// The package returns no errors: a line that cannot be parsed is uncertain. [Dialect] reads the
 // file system to resolve symbolic links, and treats an error as an unknown shell.
 //
 // The package decides no permission: package builtins passes the resources to

@@ -7,7 +7,7 @@
 // tool must ask for permission first.
 //
 // [ResolvedPath.Acquire] opens the path one name at a time, without following a
-// symbolic link, and returns a [Handle]. It reads nothing. A tool asks for permission
+// symbolic link, and returns a [Handle]. It does not read content. A tool asks for permission
 // while it holds the Handle, and then reads the file ([Handle.Open],
 // [Handle.ReadAll]), lists it ([Handle.ReadDir]), searches it ([Handle.Tree]) or
 // writes it ([Handle.Write], [Handle.Replace]).
