@@ -46,7 +46,7 @@
 // # Promises
 //
 //   - Every append names the stream length that the caller saw. It adds all of its
-//     records, or it fails and adds no record.
+//     records or no record.
 //   - A second append of the same records at the same revision succeeds and adds no
 //     record.
 //   - An append succeeded, was [Refused] and added no record, or has an unknown

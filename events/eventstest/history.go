@@ -69,18 +69,25 @@ func (w *stepGenerator) step() Step {
 	stream := events.Stream(fmt.Sprintf("s-%d", w.rng.IntN(4)))
 	length := len(w.held[stream])
 	switch k := w.rng.IntN(20); {
+	// 8 of 20: new records at the end of the stream.
 	case k < 8:
 		return w.fresh(stream)
+	// 3 of 20: records that the stream has.
 	case k < 11 && length > 0:
 		return w.repeat(stream)
+	// 2 of 20: new records at a random revision, which usually conflicts.
 	case k < 13:
 		return Step{Do: "append", Stream: stream, After: events.Revision(w.rng.IntN(length + 3)), Records: w.records(2)}
+	// 1 of 20: a valid record and an invalid one.
 	case k == 13:
 		return Step{Do: "append", Stream: stream, After: events.Revision(length), Records: append(w.records(1), events.Record{})}
+	// 2 of 20: a read, sometimes beyond the end.
 	case k < 16:
 		return Step{Do: "read", Stream: stream, After: events.Revision(w.rng.IntN(length + 3))}
+	// 2 of 20: a read of the log.
 	case k < 18:
 		return Step{Do: "all", After: events.Revision(w.rng.IntN(40))}
+	// 1 of 20: a follower until it has caught up; the rest reopen the store.
 	case k == 18:
 		return Step{Do: "follow", After: events.Revision(w.rng.IntN(40))}
 	}

@@ -83,8 +83,8 @@ func (s *Slice) truncate(n int) {
 }
 
 // Append implements events.Store. It holds mu from the check of the length to the
-// last record, so readers see all records of an append or none. It returns the cause
-// of an ended ctx, ErrBadRecord, ErrClosed or a Conflict; after an error the store is
+// last record, so a reader never sees a part of an append. It returns the cause of an
+// ended ctx, ErrBadRecord, ErrClosed or a Conflict; after an error the store is
 // unchanged.
 func (s *Slice) Append(ctx context.Context, stream events.Stream, after events.Revision, records ...events.Record) error {
 	if err := context.Cause(ctx); err != nil {

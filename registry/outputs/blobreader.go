@@ -44,8 +44,8 @@ func (s *Store) Open(ctx context.Context, ref domain.Ref) (*BlobReader, error) {
 	return &BlobReader{store: s, header: h, index: -1}, nil
 }
 
-// Stat returns the metadata of a blob without reading its bytes. Its errors are those
-// of Open; with a [*PrunedError] it returns the metadata as well.
+// Stat returns the metadata of a blob without reading its bytes. It returns the
+// errors of Open. With a [*PrunedError] it also returns the metadata.
 func (s *Store) Stat(ctx context.Context, ref domain.Ref) (domain.Retained, error) {
 	h, err := s.header(ctx, ref)
 	if err == nil {
@@ -96,8 +96,8 @@ func readHeader(db *pebble.DB, ref domain.Ref) (blobHeader, error) {
 // Retained returns the metadata of the blob.
 func (o *BlobReader) Retained() domain.Retained { return o.header.retained }
 
-// Close releases the chunk in memory. Reads after Close return an [ErrClosed]; a second
-// Close does nothing.
+// Close releases the chunk in memory. Reads after Close return an [ErrClosed]. Close
+// may be called again. The error is always nil.
 func (o *BlobReader) Close() error {
 	o.shut.Store(true)
 	o.value, o.index = nil, -1

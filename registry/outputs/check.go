@@ -55,9 +55,9 @@ func Check(ctx context.Context, dir string, storage vfs.FS, report func(Corrupti
 	return k.CheckReport, nil
 }
 
-// Inventory returns the metadata of each blob, pruned ones included, in the folder of a
-// store that no process has open. It skips damaged headers, reads no chunk and changes
-// nothing.
+// Inventory returns the metadata of each blob, pruned ones included, in the folder of
+// a store that no process has open. It skips damaged headers. It reads no chunk and
+// changes no file.
 func Inventory(ctx context.Context, dir string, storage vfs.FS) (map[domain.Ref]domain.Retained, error) {
 	k := &checker{fs: cmp.Or[vfs.FS](storage, pebblefiles.Disk), dir: dir}
 	if err := k.open(); err != nil {

@@ -223,7 +223,7 @@ func (r *chunkRing) at(index uint32) []byte {
 	return (*place)[:]
 }
 
-// free returns the buffers to the pool. The caller uses none of them afterwards.
+// free returns the buffers to the pool. The caller must not use a buffer afterwards.
 func (r *chunkRing) free() {
 	for _, chunk := range r {
 		if chunk != nil {
@@ -268,7 +268,7 @@ func readFull(ctx context.Context, r io.Reader, p []byte) (n int, err error) {
 type asyncDigester struct {
 	count      *Digester
 	first      []byte        // the first chunk, until there is a goroutine
-	chunks     chan []byte   // to the goroutine; nil: there is none yet
+	chunks     chan []byte   // to the goroutine; nil until it is started
 	counted    chan struct{} // from the goroutine, one value for each hashed chunk
 	goroutines sync.WaitGroup
 	waiting    int // chunks that were added and whose value was not received from counted
