@@ -69,8 +69,8 @@ func (p *promises) copy() promised {
 	return promised{maps.Clone(p.kept.acked), p.kept.durable}
 }
 
-// newPowerCutter returns a cutter that cuts the power before one operation in oneIn, at most
-// cutsPerHistory times.
+// newPowerCutter returns a cutter that cuts the power before one operation in oneIn, at
+// most cutsPerHistory times.
 func newPowerCutter(storage *vfs.MemFS, rng *rand.Rand, oneIn int, p *promises) *filestest.PowerCutter[promised] {
 	made := 0
 	due := func(errorfs.Op) bool {

@@ -61,8 +61,8 @@ func (s *Store) room() error {
 	return pebblefiles.Room(s.folder.FS, s.folder.PathOf(storedir.LogName), s.folder.PathOf(roomName))
 }
 
-// exclusive calls f with gate and mu held, so no group is in flight and no reader uses the
-// database. It does not call f after Close.
+// exclusive calls f with gate and mu held, so no group is in flight and no reader uses
+// the database. It does not call f after Close.
 func (s *Store) exclusive(f func()) {
 	s.gate.Lock()
 	defer s.gate.Unlock()
@@ -86,8 +86,8 @@ func (s *Store) closeDatabase() {
 	_ = db.Close() // which fails, as a write has
 }
 
-// newReplay returns the storage for the next opening of the database. Both results are the
-// Replay.
+// newReplay returns the storage for the next opening of the database. Both results are
+// the Replay.
 func (s *Store) newReplay() (vfs.FS, *pebblefiles.Replay) {
 	s.replay = pebblefiles.NewReplay(s.storage, s.torn)
 	return s.replay, s.replay

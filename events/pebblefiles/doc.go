@@ -38,7 +38,8 @@
 //
 // FailStopFS and HealthLog are safe for concurrent use. The functions may be called
 // concurrently on folders that no process writes to. Only [FailStopFS.Context] and
-// [HealthLog.Watch] start goroutines.
+// [HealthLog.Watch] start goroutines. The owner of a database calls [Resumer.Run] on a
+// goroutine of its own.
 //
 // # Errors
 //

@@ -7,11 +7,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A Resumer makes a store writable again after its [FailStopFS] stopped at a full disk or
-// at the open-files limit. Pebble cannot continue after a failed write, so the Resumer
-// waits for room, closes the database and opens it again, which replays the log as after
-// a kill. If the database cannot be opened for writing, the Resumer opens it read-only, so
-// that reads work until the next attempt.
+// A Resumer makes a store writable again after its [FailStopFS] stopped at a full disk
+// or at the open-files limit. Pebble cannot continue after a failed write, so the
+// Resumer waits for room, closes the database and opens it again, which replays the log
+// as after a kill. If the database cannot be opened for writing, the Resumer opens it
+// read-only, so that reads work until the next attempt.
 //
 // The owner of the database sets all fields before it calls [Resumer.Run]. Run calls the
 // functions from one goroutine, and Close, Replay, Open, OpenReadOnly and Recover only
@@ -58,9 +58,9 @@ const (
 	laterLook = 5 * time.Second
 )
 
-// await waits until the store takes writes again and returns true. It checks for room with
-// exponential backoff and then resumes the store, and repeats both until that succeeds. It
-// returns false when the failure is permanent or the store closes.
+// await waits until the store takes writes again and returns true. It checks for room
+// with exponential backoff and then resumes the store, and repeats both until that
+// succeeds. It returns false when the failure is permanent or the store closes.
 func (r *Resumer) await() bool {
 	waits := backoff.NewExponentialBackOff()
 	waits.InitialInterval, waits.MaxInterval = firstLook, laterLook

@@ -10,8 +10,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A resumedStore is a minimal store with a Resumer. Its channels are unbuffered, so that the
-// test sees each pause and each attempt in turn.
+// A resumedStore is a minimal store with a Resumer. Its channels are unbuffered, so
+// that the test sees each pause and each attempt in turn.
 type resumedStore struct {
 	resumer *Resumer
 	db      *pebble.DB

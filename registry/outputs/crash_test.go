@@ -173,8 +173,8 @@ func checkReopened(t *testing.T, s *Store, expected map[domain.Ref]expectation) 
 	mustKeep(t, s, refs(9999)(), random(5*chunkSize, 1))
 }
 
-// newPowerCutter returns a cutter that cuts the power before one write in oneIn, and before
-// one in ten to the file of a blob, so that some cut an sstable.
+// newPowerCutter returns a cutter that cuts the power before one write in oneIn, and
+// before one in ten to the file of a blob, so that some cut an sstable.
 func newPowerCutter(mem *vfs.MemFS, d *model, rng *rand.Rand, oneIn int) *filestest.PowerCutter[map[domain.Ref]expectation] {
 	due := func(op errorfs.Op) bool {
 		if strings.HasSuffix(op.Path, incomingSuffix) {
@@ -223,8 +223,8 @@ func TestPowerCutKeepsWhatWasAcknowledged(t *testing.T) {
 	}
 }
 
-// After a power cut on a disk that ignores syncs of WALs, blobs may be missing and the store
-// may report damage. It never returns other content than a caller kept.
+// After a power cut on a disk that ignores syncs of WALs, blobs may be missing and the
+// store may report damage. It never returns other content than a caller kept.
 func TestPowerCutOnALyingDiskChangesNoBlob(t *testing.T) {
 	t.Parallel()
 	whole, missing := 0, 0

@@ -9,8 +9,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// newResumer returns the Resumer of the store, whose Run resumes it after each failed write
-// for lack of room.
+// newResumer returns the Resumer of the store, whose Run resumes it after each failed
+// write for lack of room.
 func (s *Store) newResumer() *pebblefiles.Resumer {
 	return &pebblefiles.Resumer{
 		FailStop:     s.failStop,
@@ -75,16 +75,16 @@ func (s *Store) newReplay() (vfs.FS, *pebblefiles.Replay) {
 	return newFilledWALs(s.replay), s.replay
 }
 
-// reopen opens the database for writing. The WAL decides which batches survived the pause,
-// so reopen increments generation, which makes each running Keep fail whose first chunks
-// may be lost. The caller holds handle for writing.
+// reopen opens the database for writing. The WAL decides which batches survived the
+// pause, so reopen increments generation, which makes each running Keep fail whose
+// first chunks may be lost. The caller holds handle for writing.
 func (s *Store) reopen() error {
 	s.generation.Add(1)
 	return s.openDatabase(false)
 }
 
-// openDatabase opens the database and sets handle.db. After an error handle.db is nil. The
-// caller holds handle for writing.
+// openDatabase opens the database and sets handle.db. After an error handle.db is nil.
+// The caller holds handle for writing.
 func (s *Store) openDatabase(readOnly bool) (err error) {
 	options := s.options.Clone()
 	options.ReadOnly = readOnly

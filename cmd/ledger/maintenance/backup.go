@@ -73,9 +73,10 @@ func makeBackup(ctx context.Context, s *stores.Store, dir string) (backupReport,
 	return newBackupReport(dir, s.Name, made.Backup, made.Written), err
 }
 
-// Restore restores the backup in the folder src into the folder that o names, which must be empty or
-// missing, checks the new store and prints the result to p. Damage that the backup itself
-// contains is a fault.Error with exit code 3; the new store remains.
+// Restore restores the backup in the folder src into the folder that o names, which
+// must be empty or missing, checks the new store and prints the result to p. Damage
+// that the backup itself contains is a fault.Error with exit code 3; the new store
+// remains.
 func Restore(ctx context.Context, p *render.Printer, o *stores.Opener, src string) error {
 	dir, err := o.Folder()
 	if err != nil {

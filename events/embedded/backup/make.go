@@ -495,8 +495,8 @@ type Component interface {
 	Snapshot(ctx context.Context, dir string, before func() error) error
 }
 
-// A Referenced component finds the references to its data in records. A backup compares the
-// copy of the component with the copy of the records.
+// A Referenced component finds the references to its data in records. A backup compares
+// the copy of the component with the copy of the records.
 type Referenced interface {
 	Component
 	// Missing returns the names of the data that the records refer to and the copy in

@@ -1,6 +1,7 @@
-// Package filestest damages the files of a database in tests: a [PowerCutter] cuts the power
-// of a store, and [Describe] names a position in a file, for tests that damage
-// a file and count the outcomes by position.
+// Package filestest damages the files of a database in tests. A [PowerCutter] cuts the
+// power of a store and logs which cut lost data. A [LyingSyncFS] ignores syncs. [Describe]
+// names a position in a file, for tests that damage a file and count the outcomes by
+// position.
 package filestest
 
 import (
@@ -23,8 +24,8 @@ import (
 // a power cut may have torn: a flipped bit there is indistinguishable from that.
 const LastRecord = " of the last record"
 
-// Describe returns the kind of a file and the part of it at an offset: of a chunk in a log
-// or a manifest, of a block in a table.
+// Describe returns the kind of a file and the part of it at an offset: of a chunk in a
+// log or a manifest, of a block in a table.
 func Describe(name string, content []byte, at int) string {
 	base := path.Base(name)
 	switch kind := pebblefiles.KindOf(base); kind {

@@ -8,9 +8,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A LyingSyncFS is a file system that ignores random syncs of logs and reports success, as
-// a disk does that acknowledges data in its volatile cache. A power cut then loses logs
-// that the store believes to be durable. It is safe for concurrent use.
+// A LyingSyncFS is a file system that ignores random syncs of logs and reports success,
+// as a disk does that acknowledges data in its volatile cache. A power cut then loses
+// logs that the store believes to be durable. It is safe for concurrent use.
 type LyingSyncFS struct {
 	vfs.FS
 	oneIn int

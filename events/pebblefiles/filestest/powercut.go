@@ -22,9 +22,9 @@ type Cut[M any] struct {
 // String returns the number of the cut and the operation before which it was made.
 func (c Cut[M]) String() string { return fmt.Sprintf("power cut %d, %s", c.number, c.at) }
 
-// A PowerCutter cuts the power of a store before chosen operations of its file system. The
-// store continues; the cutter keeps a copy of the files that would survive. It is safe for
-// concurrent use.
+// A PowerCutter cuts the power of a store before chosen operations of its file system.
+// The store continues; the cutter keeps a copy of the files that would survive. It is
+// safe for concurrent use.
 type PowerCutter[M any] struct {
 	fs    *vfs.MemFS
 	model func() M
@@ -37,15 +37,17 @@ type PowerCutter[M any] struct {
 	}
 }
 
-// NewPowerCutter returns a cutter over a crashable file system. Before each operation that
-// changes a file it calls due, which decides whether the power is cut there, and then model
-// for a copy of the test's model: the operations begun and acknowledged. The number that
-// kept returns is the share, in percent, of the unsynced data that survives. The cutter
-// calls these functions with its lock held, so they must not call the cutter.
+// NewPowerCutter returns a cutter over a crashable file system. Before each operation
+// that changes a file it calls due, which decides whether the power is cut there, and
+// then model for a copy of the test's model: the operations begun and acknowledged. The
+// number that kept returns is the share, in percent, of the unsynced data that
+// survives. The cutter calls these functions with its lock held, so they must not call
+// the cutter.
 //
-// The cutter calls model before it copies the files. An operation acknowledged in between
-// is in the copy and not in the model, which loses no check. An operation begun in between
-// is in neither, because a change to a file waits for the lock of the cutter.
+// The cutter calls model before it copies the files. An operation acknowledged in
+// between is in the copy and not in the model, which loses no check. An operation begun
+// in between is in neither, because a change to a file waits for the lock of the
+// cutter.
 func NewPowerCutter[M any](fs *vfs.MemFS, rng *rand.Rand, due func(errorfs.Op) bool, kept func() int, model func() M) *PowerCutter[M] {
 	c := &PowerCutter[M]{fs: fs, model: model, due: due, kept: kept}
 	c.mu.rng = rng
@@ -126,8 +128,8 @@ func (c *PowerCutter[M]) Check(t testing.TB, history string, survives func(Cut[M
 	}
 }
 
-// report calls survives, and reports whether the test has not failed. It logs the cut also
-// if survives ends the test.
+// report calls survives, and reports whether the test has not failed. It logs the cut
+// also if survives ends the test.
 func report[M any](t testing.TB, history string, cut Cut[M], survives func(Cut[M])) bool {
 	t.Helper()
 	defer func() {
