@@ -156,8 +156,13 @@ func iterate(db *pebble.DB) (n int, err error) {
 // silent is a Pebble logger that discards messages. A fatal message panics.
 type silent struct{}
 
-func (silent) Infof(string, ...any)  {}
+// Infof discards a message.
+func (silent) Infof(string, ...any) {}
+
+// Errorf discards a message.
 func (silent) Errorf(string, ...any) {}
+
+// Fatalf panics with the message.
 func (silent) Fatalf(format string, args ...any) {
 	panic(fmt.Sprintf(format, args...))
 }

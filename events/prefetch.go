@@ -131,7 +131,7 @@ func (p *prefetcher) read(entries iter.Seq2[Entry, error]) {
 }
 
 // send passes a batch to the decoders and the loop. After a large batch it
-// waits until the loop has released it. It returns false if the the caller left the loop.
+// waits until the loop has released it. It returns false if the caller left the loop.
 func (p *prefetcher) send(b *decodeBatch) bool {
 	large := len(b.bytes) > largeBatch
 	select {

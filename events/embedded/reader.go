@@ -93,8 +93,11 @@ type logReader struct {
 	backward bool     // from left.last to left.first
 }
 
+// done reports whether no sequence is left to read.
 func (l *logReader) done() bool { return l.left.empty() }
 
+// next opens an iterator over the sequences that are left, reads one batch and closes
+// it.
 func (l *logReader) next(h *readBatch, c readLimits) error {
 	if l.left.empty() {
 		return nil

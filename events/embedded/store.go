@@ -42,29 +42,29 @@ type Store struct {
 	failStop    *pebblefiles.FailStopFS // that the database is opened with
 	replay      *pebblefiles.Replay     // below failStop
 	db          *pebble.DB              // nil if a paused store failed to reopen it; changed with gate and mu held
-	durability  Durability
-	maxRecord   int
-	network     string // name of the network file system of the folder, or empty
-	watermark   *watermark
-	synced      atomic.Uint64 // under Interval: the sequence of the last record known to be on the disk
-	unsynced    chan struct{} // under Interval: holds a value while records are not synced
-	queue       *queue
-	spare       sync.Pool         // answered requests for reuse; per store, because synctest binds channels to a bubble
-	inFlight    chan *commitGroup // groups being synced, in order
-	storeStats  storeStats
-	health      pebblefiles.HealthLog
-	diskWatch   io.Closer      // reports slow writes of the disk; nil: not on a disk
-	closing     chan struct{}  // closed when Close begins
-	joined      sync.WaitGroup // the goroutines of the store
-	broken      atomic.Bool    // Pebble panicked; the database is not closed then
-	written     atomic.Bool    // something was written since the opening
-	snapshotMu  sync.Mutex     // held while the snapshot folder is in use
-	lengthCache lengthCache    // used by the committer alone
-	end         uint64         // the last sequence assigned; used by the committer alone
-	gate        sync.RWMutex   // read-locked while a group is written or the log is synced; locked before mu
+	durability  Durability              // of the Config
+	maxRecord   int                     // limit of data and metadata of a record, in bytes
+	network     string                  // name of the network file system of the folder, or empty
+	watermark   *watermark              // the last visible record, and recent groups for followers
+	synced      atomic.Uint64           // under Interval: the sequence of the last record known to be on the disk
+	unsynced    chan struct{}           // under Interval: holds a value while records are not synced
+	queue       *queue                  // appends that wait for the committer
+	spare       sync.Pool               // answered requests for reuse; per store, because synctest binds channels to a bubble
+	inFlight    chan *commitGroup       // groups being synced, in order
+	storeStats  storeStats              // commits and syncs
+	health      pebblefiles.HealthLog   // failures of background work and slow writes
+	diskWatch   io.Closer               // reports slow writes of the disk; nil: not on a disk
+	closing     chan struct{}           // closed when Close begins
+	joined      sync.WaitGroup          // the goroutines of the store
+	broken      atomic.Bool             // Pebble panicked; the database is not closed then
+	written     atomic.Bool             // something was written since the opening
+	snapshotMu  sync.Mutex              // held while the snapshot folder is in use
+	lengthCache lengthCache             // used by the committer alone
+	end         uint64                  // the last sequence assigned; used by the committer alone
+	gate        sync.RWMutex            // read-locked while a group is written or the log is synced; locked before mu
 	mu          struct {
-		sync.RWMutex // read-locked while the database is used
-		closed       bool
+		sync.RWMutex      // read-locked while the database is used
+		closed       bool // Close was called
 	}
 }
 

@@ -40,6 +40,8 @@ var nothing = seqRange{first: 1, last: 0}
 // done reports whether no revision is left to read.
 func (r *streamReader) done() bool { return r.left.empty() }
 
+// next reads the sequences of the next revisions from the index and then their
+// records. The first call positions the reader.
 func (r *streamReader) next(h *readBatch, c readLimits) error {
 	if err := r.seek(); err != nil || r.done() {
 		return err

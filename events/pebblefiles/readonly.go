@@ -18,6 +18,7 @@ type readOnlyFS struct{ vfs.FS }
 // errReadOnly returns the error of a refused change.
 func errReadOnly(op, name string) error { return &fs.PathError{Op: op, Path: name, Err: syscall.EROFS} }
 
+// Create is refused. So are all other methods that change a file or a folder.
 func (readOnlyFS) Create(name string, _ vfs.DiskWriteCategory) (vfs.File, error) {
 	return nil, errReadOnly("create", name)
 }
@@ -66,6 +67,7 @@ func (a damagedFS) Open(name string, options ...vfs.OpenOption) (vfs.File, error
 	return file, err
 }
 
+// Unwrap returns the file system below.
 func (a damagedFS) Unwrap() vfs.FS { return a.FS }
 
 // A damagedFile is a table with damaged bytes. Pebble reads tables only with ReadAt.

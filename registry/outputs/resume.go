@@ -27,12 +27,14 @@ func (s *Store) newResumer() *pebblefiles.Resumer {
 	}
 }
 
+// logPaused logs a warning that the store takes no writes, if there is a logger.
 func (s *Store) logPaused() {
 	if s.logger != nil {
 		s.logger.Warn("outputs are not written", "outputs", s.dir, "error", s.broken())
 	}
 }
 
+// logResumed logs that the store takes writes again, if there is a logger.
 func (s *Store) logResumed() {
 	if s.logger != nil {
 		s.logger.Info("outputs are written again", "outputs", s.dir)

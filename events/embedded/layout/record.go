@@ -106,16 +106,36 @@ func Verify(value []byte, seq uint64) error {
 	return nil
 }
 
-func (r RawRecord) streamLen() int            { return int(binary.BigEndian.Uint16(r[3:])) }
-func (r RawRecord) kindLen() int              { return int(binary.BigEndian.Uint16(r[5:])) }
+// streamLen returns the length in bytes of the stream's name.
+func (r RawRecord) streamLen() int { return int(binary.BigEndian.Uint16(r[3:])) }
+
+// kindLen returns the length in bytes of the kind.
+func (r RawRecord) kindLen() int { return int(binary.BigEndian.Uint16(r[5:])) }
+
+// Revision returns the revision of the record in its stream.
 func (r RawRecord) Revision() events.Revision { return events.Revision(binary.BigEndian.Uint64(r[7:])) }
-func (r RawRecord) Micros() int64             { return int64(binary.BigEndian.Uint64(r[15:])) }
-func (r RawRecord) dataLen() int              { return int(binary.BigEndian.Uint32(r[39:])) }
-func (r RawRecord) size() int                 { return r.dataLen() + int(binary.BigEndian.Uint32(r[43:])) }
-func (r RawRecord) BodyOffset() int           { return headerLen + r.streamLen() + r.kindLen() } // offset of the data
-func (r RawRecord) Len() int                  { return len(r) }
-func (r RawRecord) Stream() []byte            { return r[headerLen:][:r.streamLen()] }
-func (r RawRecord) Kind() []byte              { return r[headerLen+r.streamLen():][:r.kindLen()] }
+
+// Micros returns the time in microseconds of Unix time.
+func (r RawRecord) Micros() int64 { return int64(binary.BigEndian.Uint64(r[15:])) }
+
+// dataLen returns the length in bytes of the data.
+func (r RawRecord) dataLen() int { return int(binary.BigEndian.Uint32(r[39:])) }
+
+// size returns the length in bytes of data and metadata together.
+func (r RawRecord) size() int { return r.dataLen() + int(binary.BigEndian.Uint32(r[43:])) }
+
+// BodyOffset returns the offset of the data. The bytes before it are enough for
+// Header.
+func (r RawRecord) BodyOffset() int { return headerLen + r.streamLen() + r.kindLen() }
+
+// Len returns the length in bytes of the record without its sum.
+func (r RawRecord) Len() int { return len(r) }
+
+// Stream returns the stream's name. It shares the bytes of r.
+func (r RawRecord) Stream() []byte { return r[headerLen:][:r.streamLen()] }
+
+// Kind returns the kind. It shares the bytes of r.
+func (r RawRecord) Kind() []byte { return r[headerLen+r.streamLen():][:r.kindLen()] }
 
 // Header returns the header of the entry with a sequence. It reads only the bytes before
 // the data.
