@@ -244,7 +244,7 @@ type commitGroup struct {
 // Under Sync it passes the group to syncLoop and builds the next one while the log
 // syncs; at most maxInFlight groups are in flight. Under Interval, or after an error,
 // it finishes the group itself. It ends when the queue is closed. It holds gate for
-// reading from before a group is built until finish, so resume cannot reopen the
+// reading from before a group is built until finish, so a Resumer cannot reopen the
 // database in between.
 func (s *Store) commitLoop() {
 	defer close(s.inFlight)

@@ -292,7 +292,7 @@ func splitTables(start []byte) (_ pebble.SpanPolicy, end []byte, err error) {
 }
 
 // use calls f with the database open. It holds mu for reading while f runs, so Close
-// and resume wait for f. It returns ErrClosed after Close, and the failure of a
+// and exclusive wait for f. It returns ErrClosed after Close, and the failure of a
 // paused store whose database is not open. f must not call use.
 func (s *Store) use(f func() error) error {
 	s.mu.RLock()

@@ -19,7 +19,7 @@ const (
 // the last groups of records, so that followers at the end do not read the database.
 //
 // It is safe for concurrent use without a lock. The exception is advance: only the
-// goroutine that finishes groups calls it, or resume while no group is in flight.
+// goroutine that finishes groups calls it, or refreshEnd while no group is in flight.
 // Readers load an immutable watermarkState. A group is stored in the ring before the
 // state that includes it, so a reader of the state finds the group unless it was
 // dropped meanwhile.
