@@ -56,7 +56,7 @@ type Store struct {
 	generation atomic.Int64   // counts the reopenings of the database
 	closing    chan struct{}  // closed when Close begins
 	closeOnce  sync.Once      // closes closing
-	goroutines sync.WaitGroup // resumeLoop
+	goroutines sync.WaitGroup // Resumer.Run
 	handle     struct {
 		sync.RWMutex            // read-locked while db is used; locked to close or reopen it
 		closed       bool       // Close was called
@@ -101,7 +101,7 @@ func Open(dir string, cfg Config) (*Store, error) {
 }
 
 // open creates and locks the folder, compares its files with the seal, opens the
-// database and starts resumeLoop. After an error the folder is unlocked and the
+// database and starts Resumer.Run. After an error the folder is unlocked and the
 // database closed. The next blob number is the larger one of the number in the seal
 // and the first number after all chunks.
 func (s *Store) open() error {
