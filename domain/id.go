@@ -130,6 +130,9 @@ func ParseID[K IDKind](text string) (ID[K], error) {
 // IDFromBytes is the inverse of [ID.Bytes].
 func IDFromBytes[K IDKind](b [16]byte) ID[K] { return ID[K]{b} }
 
+// EventIDFromBytes is [IDFromBytes] for an event.
+func EventIDFromBytes(b [16]byte) EventID { return IDFromBytes[eventKind](b) }
+
 // RegistrationOf returns the ID of the registration that event e recorded. The
 // bytes are the same.
 func RegistrationOf(e EventID) RegistrationID { return RegistrationID(e) }

@@ -197,7 +197,7 @@ type ledgerMember struct {
 // version. The record shares the data of the event.
 func (f RawEvent) Record() (r events.Record, own bool, err error) {
 	r = events.Record{Kind: f.Type, Data: f.Data}
-	setID(&r.ID, f.ID)
+	r.ID = domain.EventIDFromBytes(f.ID)
 	own = readFast(&r, f.Metadata)
 	if !own {
 		own, err = f.parse(&r)
@@ -344,9 +344,6 @@ func ContentType(data []byte) string {
 	}
 	return Octets
 }
-
-// setID sets an ID of any kind from its bytes.
-func setID[K domain.IDKind](id *domain.ID[K], b [16]byte) { *id = domain.IDFromBytes[K](b) }
 
 // Size returns the size of f in bytes, as a server counts it against the limit of an
 // append: the lengths of the data and the metadata, and two bytes for each UTF-16 unit

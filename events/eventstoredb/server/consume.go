@@ -284,15 +284,10 @@ func parseUUIDs(wire []*shared.UUID) (ids []domain.EventID, err error) {
 		if err != nil {
 			return nil, err
 		}
-		var id domain.EventID
-		setID(&id, raw)
-		ids = append(ids, id)
+		ids = append(ids, domain.EventIDFromBytes(raw))
 	}
 	return ids, nil
 }
-
-// setID sets an ID of any kind from its bytes.
-func setID[K domain.IDKind](id *domain.ID[K], b [16]byte) { *id = domain.IDFromBytes[K](b) }
 
 // deliveryResponse returns the response with a delivered entry and the number of
 // its earlier deliveries. It resolves a link if the group's settings ask for it.

@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"google.golang.org/grpc"
 
+	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/events/eventstest"
@@ -128,7 +129,7 @@ func TestIndexFindsAnIDAnywhereInALongStream(t *testing.T) {
 	var records []events.Record
 	for i := range length {
 		r := events.Record{Kind: "A", Version: 1, Time: time.Unix(1, 0).UTC(), Data: []byte("{}")}
-		setID(&r.ID, [16]byte{2, 13: byte(i >> 16), 14: byte(i >> 8), 15: byte(i)})
+		r.ID = domain.EventIDFromBytes([16]byte{2, 13: byte(i >> 16), 14: byte(i >> 8), 15: byte(i)})
 		records = append(records, r)
 	}
 	if err := store.Append(t.Context(), "s-1", 0, records...); err != nil {
@@ -150,7 +151,7 @@ func TestIndexFindsAnIDAnywhereInALongStream(t *testing.T) {
 			}
 		}
 		unknown := records[0]
-		setID(&unknown.ID, [16]byte{3})
+		unknown.ID = domain.EventIDFromBytes([16]byte{3})
 		if got, err := index.Find(t.Context(), store, "s-1", unknown); err != nil || got != 0 {
 			t.Errorf("a record that is not there is found at revision %d, %v", got, err)
 		}

@@ -155,8 +155,6 @@ func numbers(all []*esdb.RecordedEvent) (n []uint64) {
 }
 
 func mint(i byte) (id domain.EventID) {
-	setID(&id, [16]byte{1, 15: i})
+	id = domain.EventIDFromBytes([16]byte{1, 15: i})
 	return id
 }
-
-func setID[K domain.IDKind](id *domain.ID[K], b [16]byte) { *id = domain.IDFromBytes[K](b) }

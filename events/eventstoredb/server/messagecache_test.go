@@ -10,6 +10,7 @@ import (
 	"github.com/EventStore/EventStore-Client-Go/v4/protos/streams"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 )
 
@@ -53,7 +54,7 @@ func TestCachedMessageEqualsItsEvent(t *testing.T) {
 
 func entryAt(n uint64) events.Entry {
 	e := events.Entry{Stream: "a-1", Revision: events.Revision(n), Position: events.NewPosition(n, n)}
-	setID(&e.ID, [16]byte{1, 14: byte(n >> 8), 15: byte(n)})
+	e.ID = domain.EventIDFromBytes([16]byte{1, 14: byte(n >> 8), 15: byte(n)})
 	e.Kind, e.Version, e.Time = fmt.Sprint("K", n), 1, time.Unix(int64(n), 0).UTC()
 	e.Data = []byte(`{"a":1}`)
 	if n%7 == 0 {

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/eventstest"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/groups"
@@ -257,7 +258,7 @@ func TestCheckpointRecordIsRead(t *testing.T) {
 		b.write("s-1", "A", 3)
 		b.create(key, nil)
 		r := events.Record{Kind: "GroupCheckpointed", Version: 1, Time: time.Unix(0, 0).UTC(), Data: []byte(`{"revision":2}`)}
-		setID(&r.ID, [16]byte{2})
+		r.ID = domain.EventIDFromBytes([16]byte{2})
 		if err := b.store.Append(context.Background(), "subscription-s-1::g", 1, r); err != nil {
 			b.Fatal(err)
 		}
@@ -403,7 +404,7 @@ func TestRestartLoadsRecordedGroups(t *testing.T) {
 		d := b.wantDelivered(c, "s-1/1 s-1/2")
 		c.Ack(d[0].ID)
 		r := events.Record{Kind: "GroupUpdated", Version: 1, Time: time.Unix(0, 0).UTC(), Data: []byte(`{"strategy":"Pinned","buffer":7,"max_checkpoint":1}`)}
-		setID(&r.ID, [16]byte{2})
+		r.ID = domain.EventIDFromBytes([16]byte{2})
 		if err := b.store.Append(context.Background(), "subscription-s-1::g", 1, r); err != nil {
 			b.Fatal(err)
 		}

@@ -96,7 +96,7 @@ func TestEntryTakenBackIsNotReturnedByNext(t *testing.T) {
 }
 
 func eventID(n byte) (id domain.EventID) {
-	setID(&id, [16]byte{1, 15: n})
+	id = domain.EventIDFromBytes([16]byte{1, 15: n})
 	return id
 }
 

@@ -93,15 +93,13 @@ func (b *fixture) write(stream events.Stream, kind string, n int) {
 	for range n {
 		b.next++
 		r := events.Record{Kind: kind, Version: 1, Time: time.Unix(0, 0).UTC(), Data: []byte("{}")}
-		setID(&r.ID, [16]byte{1, 15: b.next})
+		r.ID = domain.EventIDFromBytes([16]byte{1, 15: b.next})
 		if err := b.store.Append(context.Background(), stream, length, r); err != nil {
 			b.Fatal(err)
 		}
 		length++
 	}
 }
-
-func setID[K domain.IDKind](id *domain.ID[K], raw [16]byte) { *id = domain.IDFromBytes[K](raw) }
 
 var settings = groups.Settings{
 	Strategy: groups.RoundRobin, MessageTimeout: 30 * time.Second, MaxRetries: 2, Buffer: 10,
@@ -524,7 +522,7 @@ func FuzzOpen(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind string, data []byte) {
 		store := eventstest.NewSlice()
 		r := events.Record{Kind: kind, Version: 1, Time: time.Unix(0, 0).UTC(), Data: data}
-		setID(&r.ID, [16]byte{1})
+		r.ID = domain.EventIDFromBytes([16]byte{1})
 		if store.Append(t.Context(), "subscription-s-1::g", 0, r) != nil {
 			return
 		}
