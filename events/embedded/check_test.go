@@ -91,7 +91,7 @@ func makeSampleStore(t testing.TB, storage vfs.FS) []events.Entry {
 // surgery opens the database of a closed store, without the store, and changes it.
 func surgery(t testing.TB, storage vfs.FS, do func(db *pebble.DB) error) {
 	t.Helper()
-	db, err := pebble.Open("store/log", &pebble.Options{FS: storage, FormatMajorVersion: pebblefiles.FormatVersion, Logger: layout.PanicLogger{}})
+	db, err := pebble.Open("store/log", &pebble.Options{FS: storage, FormatMajorVersion: pebblefiles.FormatVersion, Logger: quietLogger(storage)})
 	must(t, err)
 	must(t, errors.Join(do(db), db.Close()))
 }
@@ -418,4 +418,9 @@ func digestOfEntries(entries ...events.Entry) string {
 		d.Add(e)
 	}
 	return d.String()
+}
+
+// quietLogger returns the logger that a store gives to Pebble. It logs nothing.
+func quietLogger(storage vfs.FS) pebble.Logger {
+	return pebblefiles.NewFailStopFS(storage, pebblefiles.FailStopOptions{})
 }

@@ -24,7 +24,8 @@ func BenchmarkNewStream(b *testing.B) {
 		return events.Stream(fmt.Sprintf("session-%016x", rng.Uint64()))
 	}
 	for _, filtered := range []bool{false, true} {
-		o := &pebble.Options{FS: vfs.NewMem(), FormatMajorVersion: pebblefiles.FormatVersion, Logger: layout.PanicLogger{}, DisableAutomaticCompactions: true, MemTableSize: 16 << 20}
+		storage := vfs.NewMem()
+		o := &pebble.Options{FS: storage, FormatMajorVersion: pebblefiles.FormatVersion, Logger: quietLogger(storage), DisableAutomaticCompactions: true, MemTableSize: 16 << 20}
 		for i := range o.Levels {
 			o.Levels[i].BlockSize = 32 << 10
 			if filtered {

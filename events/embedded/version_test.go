@@ -9,7 +9,6 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/events/embedded/layout"
 	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
@@ -55,7 +54,7 @@ func TestAStoreOfAnOlderVersionIsRaised(t *testing.T) {
 		older := vfs.NewMem()
 		must(t, older.MkdirAll("store", 0o755))
 		must(t, writeFile(older, "store/"+storedir.FormatName, storedir.FormatTitle+"1\n"))
-		db, err := pebble.Open("store/log", &pebble.Options{FS: older, FormatMajorVersion: version, Logger: layout.PanicLogger{}})
+		db, err := pebble.Open("store/log", &pebble.Options{FS: older, FormatMajorVersion: version, Logger: quietLogger(older)})
 		must(t, err)
 		for i, p := range pairs {
 			must(t, db.Set(p.key, p.value, pebble.NoSync))

@@ -83,23 +83,23 @@ func OpenReadOnly(storage vfs.FS, dir string) (*pebble.DB, error) {
 	cache := pebble.NewCache(readCacheSize)
 	defer cache.Unref()
 	return pebble.Open(dir, &pebble.Options{
-		FS: storage, Cache: cache, ReadOnly: true, ErrorIfNotExists: true, Logger: PanicLogger{},
+		FS: storage, Cache: cache, ReadOnly: true, ErrorIfNotExists: true, Logger: panicLogger{},
 		FormatMajorVersion: pebblefiles.FormatVersion,
 		EventListener:      &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}},
 	})
 }
 
-// A PanicLogger is a Pebble logger that discards messages and panics at a fatal
+// A panicLogger is a Pebble logger that discards messages and panics at a fatal
 // error. It is for databases whose errors are returned to the caller.
-type PanicLogger struct{}
+type panicLogger struct{}
 
 // Infof discards a message.
-func (PanicLogger) Infof(string, ...any) {}
+func (panicLogger) Infof(string, ...any) {}
 
 // Errorf discards a message.
-func (PanicLogger) Errorf(string, ...any) {}
+func (panicLogger) Errorf(string, ...any) {}
 
 // Fatalf panics with the message.
-func (PanicLogger) Fatalf(format string, args ...any) {
+func (panicLogger) Fatalf(format string, args ...any) {
 	panic(fmt.Sprintf(format, args...))
 }
