@@ -33,21 +33,34 @@ func OpenReader(ctx context.Context, dir string, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// openPinned opens a store through pinned files, which no writer changes. It checks
-// the seal without changing it. A folder without a database is an empty store in
-// memory.
+// openPinned opens a store read-only through pinned files, which no writer changes. It
+// checks the seal without changing it. For a folder without a database it creates an
+// empty store in memory and opens that.
 func openPinned(dir string, p *pebblefiles.Pinned, cfg Config) (*Store, error) {
-	s := &Store{dir: dir, fs: p, logger: cfg.Logger, table: cmp.Or(cfg.memTable, memTable)}
-	s.replay = pebblefiles.NewReplay(p, s.onTear)
-	s.failStop = pebblefiles.NewFailStopFS(s.replay, pebblefiles.FailStopOptions{})
-	s.closing = make(chan struct{})
-	s.mu.claims = map[domain.Ref]claim{}
 	if _, err := pebblefiles.Intact(p, dir); err != nil {
 		return nil, openError(err)
 	}
-	if !p.Holds() {
-		return emptyStore()
+	if p.Holds() {
+		return openReadOnly(dir, p, cfg)
 	}
+	empty := vfs.NewMem()
+	w, err := Open("outputs", Config{FS: empty})
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return openReadOnly("outputs", empty, cfg)
+}
+
+// openReadOnly opens the store in the folder dir of storage for reading.
+func openReadOnly(dir string, storage vfs.FS, cfg Config) (*Store, error) {
+	s := &Store{dir: dir, fs: storage, logger: cfg.Logger, table: cmp.Or(cfg.memTable, memTable)}
+	s.replay = pebblefiles.NewReplay(storage, s.onTear)
+	s.failStop = pebblefiles.NewFailStopFS(s.replay, pebblefiles.FailStopOptions{})
+	s.closing = make(chan struct{})
+	s.mu.claims = map[domain.Ref]claim{}
 	s.options = s.pebbleOptions()
 	s.options.ReadOnly = true
 	db, err := pebble.Open(dir, s.options)
@@ -61,6 +74,3 @@ func openPinned(dir string, p *pebblefiles.Pinned, cfg Config) (*Store, error) {
 	s.replay.Done()
 	return s, nil
 }
-
-// emptyStore returns an empty store in memory.
-func emptyStore() (*Store, error) { return Open("outputs", Config{FS: vfs.NewMem()}) }

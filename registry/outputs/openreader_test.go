@@ -96,6 +96,9 @@ func TestReaderOfNoOutputsFindsNone(t *testing.T) {
 		if _, err := r.Stat(t.Context(), refs(1)()); !errors.Is(err, ErrNotFound) {
 			t.Errorf("Stat = %v, want %v", err, ErrNotFound)
 		}
+		if _, err := r.Keep(t.Context(), refs(1)(), "text/plain", bytes.NewReader(nil)); !errors.Is(err, ErrReadOnly) {
+			t.Errorf("Keep of an empty reader = %v, want %v", err, ErrReadOnly)
+		}
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}
