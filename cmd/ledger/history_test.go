@@ -25,7 +25,6 @@ type history struct {
 	ledger  *events.Ledger
 	outputs *outputs.Store
 	lengths map[events.Stream]events.Revision // of the streams written so far
-	cause   domain.EventID                    // the cause of each event; always zero
 	err     error                             // the first error; it makes later appends no-ops
 
 	process          domain.ProcessID
@@ -62,7 +61,7 @@ func seed(dir string) (err error) {
 
 // add appends an event to a stream and returns its ID.
 func (h *history) add(s events.Stream, e events.Event) domain.EventID {
-	return h.append(s, h.ledger.Draft(e, h.cause))
+	return h.append(s, h.ledger.Draft(e, domain.EventID{}))
 }
 
 // append appends a draft to a stream and returns its ID. The first error is kept in
@@ -142,7 +141,7 @@ func (t turnAsked) start(c domain.Call, o domain.Offered) {
 // end records the settlement s of a call and returns its event ID. It fills in the ID,
 // the offered tool, and the effective tool unless s states how that changed.
 func (t turnAsked) end(c domain.Call, o domain.Offered, s domain.Settlement) domain.EventID {
-	d := t.ledger.Draft(events.SessionClosed{}, t.cause)
+	d := t.ledger.Draft(events.SessionClosed{}, domain.EventID{})
 	s.ID, s.Offered = d.ID, o
 	if s.Effective.IsZero() && s.ChangedBy.IsZero() {
 		s.Effective = o
@@ -180,7 +179,7 @@ func (t turnAsked) retain(c domain.Call) {
 	for i := range 5000 {
 		fmt.Fprintf(&whole, "line %d\n", i+1)
 	}
-	d := t.ledger.Draft(events.SessionClosed{}, t.cause)
+	d := t.ledger.Draft(events.SessionClosed{}, domain.EventID{})
 	r, err := t.outputs.Keep(t.ctx, domain.NewRef(d.ID, domain.TextChannel), "text/plain", strings.NewReader(whole.String()))
 	t.err = cmp.Or(t.err, err)
 	s := words("line 1\n... output truncated; full output at " + r.Ref.String() + " ...")

@@ -1,31 +1,27 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/settlement-ledger/ledger/events/embedded/storedir"
 )
 
-// A sharedRun is a ledger run process in its own process group and workspace, which
-// shares its store with other processes.
-type sharedRun struct {
-	*exec.Cmd
-	out, err bytes.Buffer
-	ended    chan struct{} // closed once failed is set
-	failed   error         // result of Wait; read only after ended is closed
+// An awaitedRun is a shareRun with a goroutine that waits for its end.
+type awaitedRun struct {
+	*shareRun
+	ended  chan struct{} // closed once failed is set
+	failed error         // result of Wait; read only after ended is closed
 }
 
 // over reports whether the process has ended.
-func (r *sharedRun) over() bool {
+func (r *awaitedRun) over() bool {
 	select {
 	case <-r.ended:
 		return true
@@ -35,13 +31,9 @@ func (r *sharedRun) over() bool {
 }
 
 // startRun starts a run of a trajectory, and a goroutine that waits for its end.
-func startRun(t *testing.T, store, trajectory string) *sharedRun {
+func startRun(t *testing.T, store, trajectory string) *awaitedRun {
 	t.Helper()
-	r := &sharedRun{Cmd: exec.CommandContext(t.Context(), commandPath(), "--store", store, "run", "--script", trajectory, "--workspace", t.TempDir())}
-	r.Stdout, r.Stderr = &r.out, &r.err
-	r.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	r.ended = make(chan struct{})
-	noError(t, r.Start())
+	r := &awaitedRun{shareRun: beginRun(t, store, trajectory), ended: make(chan struct{})}
 	go func() {
 		r.failed = r.Wait()
 		close(r.ended)
@@ -78,13 +70,13 @@ func TestSessionsAndReadersOutliveTheHolder(t *testing.T) {
 		})
 	}
 	kills := 0
-	running := []*sharedRun{startRun(t, store, trajectory), startRun(t, store, trajectory), startRun(t, store, trajectory)}
+	running := []*awaitedRun{startRun(t, store, trajectory), startRun(t, store, trajectory), startRun(t, store, trajectory)}
 	for kills < repeats(2, 25) && !t.Failed() {
-		var holder *sharedRun
+		var holder *awaitedRun
 		eventually(t, "one of the processes holds the folder, or all have ended", func() bool {
 			owner, held, err := storedir.Holder(store)
 			holder = holderAmong(running, owner.PID)
-			return err == nil && held && holder != nil || !slices.ContainsFunc(running, func(r *sharedRun) bool { return !r.over() })
+			return err == nil && held && holder != nil || !slices.ContainsFunc(running, func(r *awaitedRun) bool { return !r.over() })
 		})
 		if holder != nil {
 			time.Sleep(time.Duration(kills%7) * 20 * time.Millisecond) // kill at different moments of its work
@@ -120,13 +112,13 @@ func TestSessionsAndReadersOutliveTheHolder(t *testing.T) {
 
 // check fails the test unless the run completed all of its calls. killed states that the
 // test killed it, which excuses an error.
-func (r *sharedRun) check(t *testing.T, killed bool) {
+func (r *awaitedRun) check(t *testing.T, killed bool) {
 	t.Helper()
 	if killed && r.failed != nil {
 		return
 	}
-	if r.failed != nil || !bytes.Contains(r.out.Bytes(), []byte(fmt.Sprint(2*sharedSteps, " succeeded"))) {
-		t.Errorf("run beside a holder that was killed: %v, %s%s", r.failed, r.out.Bytes(), r.err.Bytes())
+	if r.failed != nil || !strings.Contains(r.told.String(), fmt.Sprint(2*sharedSteps, " succeeded")) {
+		t.Errorf("run beside a holder that was killed: %v, %s", r.failed, r.told)
 	}
 }
 
@@ -134,7 +126,7 @@ func (r *sharedRun) check(t *testing.T, killed bool) {
 var sharedSteps = repeats(steps, 12)
 
 // holderAmong returns the run with a process ID, or nil.
-func holderAmong(running []*sharedRun, pid int) *sharedRun {
+func holderAmong(running []*awaitedRun, pid int) *awaitedRun {
 	for _, r := range running {
 		if r.Process.Pid == pid {
 			return r

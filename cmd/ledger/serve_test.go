@@ -106,14 +106,23 @@ func recordedCommand(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// until polls a condition every 10 ms, and fails the script after a minute. what
+// until polls a condition, and fails the script if it is false for a minute. what
 // describes the condition.
 func until(ts *testscript.TestScript, what string, so func() bool) {
-	for end := time.Now().Add(time.Minute); !so(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			ts.Fatalf("after a minute it is not so that %s", what)
+	if !poll(so) {
+		ts.Fatalf("after a minute it is not so that %s", what)
+	}
+}
+
+// poll evaluates a condition every 5 ms until it is true or a minute has passed, and
+// reports whether it became true.
+func poll(so func() bool) bool {
+	for deadline := time.Now().Add(time.Minute); !so(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			return false
 		}
 	}
+	return true
 }
 
 // certificateCommand makes a certificate and its key with writeCertificate.

@@ -170,14 +170,12 @@ func (p *servingProcess) stop(t *testing.T, by os.Signal) {
 	}
 }
 
-// eventually polls a condition every 5 ms, and fails the test after a minute. what
+// eventually polls a condition, and fails the test if it is false for a minute. what
 // describes the condition.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !so(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("it never was so that %s", what)
-		}
+	if !poll(so) {
+		t.Fatalf("after a minute it is not so that %s", what)
 	}
 }
 

@@ -54,7 +54,6 @@ type sessionGen struct {
 	message domain.MessageID       // of the last turn
 	offer   []domain.Offered       // of the last turn, without hidden tools
 	calls   []*callGen             // of the last reply
-	settled []domain.EventID       // settlements of all turns
 	kept    []domain.Retained      // retained outputs that have not been pruned
 	saved   []events.ApprovalSaved // all saved approvals, also revoked ones
 }

@@ -140,7 +140,6 @@ func (g *generator) settle(t *sessionGen, a *callGen, o domain.Outcome) {
 		s.Effective = a.offered
 	}
 	g.log.AddAs(a.settled, t.stream, events.Settled(t.turn, t.message, a.Call, s))
-	t.settled = append(t.settled, a.settled)
 }
 
 // succeed fills in the output of a successful settlement. It chooses at random: a
