@@ -39,7 +39,7 @@ var signs = []string{
 // and outputs.Store are two stores, and each is named well.
 var shared = []string{
 	"Config", "Options", "Store", "Client", "Server", "Reader", "Writer", "Error", "State", "Status", "View", "Projection", "Stats",
-	"Health", "Report", "Filter", "Law", "Harness", "Subject",
+	"Health", "Report", "Filter", "Law", "Harness", "Subject", "Publisher",
 }
 
 func main() {

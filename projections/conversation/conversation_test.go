@@ -176,7 +176,7 @@ func TestACallWithoutASettlementIsShownAsUnknown(t *testing.T) {
 	message := d.answer("I look.", call("a"), call("b"))
 	d.start(message, "a")
 	d.settle(message, "b", "text of b")
-	var roles []conversation.Role
+	var roles []conversation.MessageRole
 	var readings []domain.ToolResult
 	for _, m := range d.state().ModelMessages() {
 		roles = append(roles, m.Role)
@@ -184,7 +184,7 @@ func TestACallWithoutASettlementIsShownAsUnknown(t *testing.T) {
 			readings = append(readings, m.Reading)
 		}
 	}
-	if want := []conversation.Role{conversation.User, conversation.Assistant, conversation.ToolRole, conversation.ToolRole}; !slices.Equal(roles, want) {
+	if want := []conversation.MessageRole{conversation.User, conversation.Assistant, conversation.ToolRole, conversation.ToolRole}; !slices.Equal(roles, want) {
 		t.Errorf("roles are %v, want %v", roles, want)
 	}
 	want := []domain.ToolResult{{Error: conversation.OutcomeUnknown}, {Text: "text of b"}}

@@ -6,15 +6,15 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// A Role is the author of a message that a model reads.
-type Role string
+// A MessageRole is the author of a message that a model reads.
+type MessageRole string
 
 // The roles: User for a prompt, Assistant for a reply, ToolRole for the answer to a
 // call.
 const (
-	User      Role = "user"
-	Assistant Role = "assistant"
-	ToolRole  Role = "tool"
+	User      MessageRole = "user"
+	Assistant MessageRole = "assistant"
+	ToolRole  MessageRole = "tool"
 )
 
 // OutcomeUnknown is the error text that answers a call without a settlement. The call
@@ -25,7 +25,7 @@ const OutcomeUnknown = "The outcome of this tool call is unknown."
 // message has Text; an assistant message has Calls; a tool message has the
 // Call that it answers and the Reading, its answer.
 type ModelMessage struct {
-	Role    Role
+	Role    MessageRole
 	Message domain.MessageID
 	Text    string
 	Calls   []domain.Call
