@@ -24,24 +24,6 @@ type RebuildProgress struct {
 	Elapsed time.Duration
 }
 
-// Rate returns the events folded per second since Rebuild began, or 0 before any time
-// has passed.
-func (p RebuildProgress) Rate() float64 {
-	if p.Elapsed <= 0 {
-		return 0
-	}
-	return float64(p.Events) / p.Elapsed.Seconds()
-}
-
-// Left estimates the remaining time from the rate so far. It returns 0 if no event
-// has been folded or Total is unknown.
-func (p RebuildProgress) Left() time.Duration {
-	if p.Events == 0 || p.Total < p.Events {
-		return 0
-	}
-	return time.Duration(float64(p.Elapsed) / float64(p.Events) * float64(p.Total-p.Events))
-}
-
 // A progressReporter counts the events of a rebuild and calls a function with the
 // progress. The goroutine that folds owns it and makes all calls. A nil
 // progressReporter ignores all calls.

@@ -294,7 +294,7 @@ func TestRebuildStartsAtZeroAndReportsProgress(t *testing.T) {
 		if err := v.Rebuild(t.Context(), func(p projections.RebuildProgress) { last = p }); err != nil {
 			t.Fatal(err)
 		}
-		if last.Events != 30 || last.Total != 30 || last.Bytes == 0 || last.At != v.Position() || last.Left() != 0 {
+		if last.Events != 30 || last.Total != 30 || last.Bytes == 0 || last.At != v.Position() {
 			t.Errorf("the last progress is %+v, want 30 of 30 events at %s", last, v.Position())
 		}
 	}
@@ -304,10 +304,6 @@ func TestRebuildStartsAtZeroAndReportsProgress(t *testing.T) {
 	again := projections.NewView(counted(reading(), &applied), ledger, kept)
 	if err := again.Refresh(t.Context()); err != nil || applied != 60 {
 		t.Errorf("Refresh = %v after folding %d more, want none, as the rebuild left a checkpoint", err, applied-60)
-	}
-	half := projections.RebuildProgress{Events: 10, Total: 40, Elapsed: 2 * time.Second}
-	if half.Rate() != 5 || half.Left() != 6*time.Second {
-		t.Errorf("10 of 40 in 2 s are %v a second with %s left, want 5 and 6 s", half.Rate(), half.Left())
 	}
 }
 

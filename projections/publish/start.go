@@ -17,9 +17,6 @@ type Start struct {
 // Now returns the Start at the end that the log has when the consumer is created.
 func Now() Start { return Start{now: true} }
 
-// Behind returns the Start after position p: the record at p is not published.
-func Behind(p events.Position) Start { return Start{after: p} }
-
 // ParseStart parses "beginning", "now" or a position, after which to start. It
 // is the inverse of [Start.String].
 func ParseStart(text string) (Start, error) {

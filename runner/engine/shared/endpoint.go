@@ -100,14 +100,14 @@ func (e Endpoint) write(dir, name string) error {
 	return nil
 }
 
-// Retire removes the endpoint of a holder that ended in order, and keeps the fields
+// retire removes the endpoint of a holder that ended in order, and keeps the fields
 // that the next holder needs in the file LastName. The caller has the lock of the
 // folder. A folder without an endpoint is no error.
-func Retire(dir string) error {
+func retire(dir string) error {
 	return retireEndpoint(dir, func(e *Endpoint) { e.Process = domain.ProcessID{} })
 }
 
-// RetireKilled is Retire for a holder that was killed: its ID is in Before of the
+// RetireKilled is retire for a holder that was killed: its ID is in Before of the
 // LastEndpoint, so that the next holder recovers its work.
 func RetireKilled(dir string) error {
 	return retireEndpoint(dir, func(e *Endpoint) {

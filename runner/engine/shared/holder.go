@@ -193,13 +193,6 @@ func (s *Holder) ended(err error) {
 	}
 }
 
-// Endpoint returns the current endpoint.
-func (s *Holder) Endpoint() Endpoint {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mu.endpoint
-}
-
 // Publish writes the endpoint into the folder, so that clients can connect. Close
 // removes it.
 func (s *Holder) Publish() error {
@@ -233,7 +226,7 @@ func (s *Holder) Close(ctx context.Context) error {
 	s.mu.Lock()
 	var err error
 	if s.mu.written {
-		err = Retire(s.cfg.Dir)
+		err = retire(s.cfg.Dir)
 		s.mu.written = false
 	}
 	s.mu.Unlock()

@@ -27,7 +27,6 @@ var (
 // A Script is a recorded trajectory whose replies are replayed in place of a model.
 // [Parse] makes it. It is immutable and safe for concurrent use.
 type Script struct {
-	agent           string   // name of the agent; may be empty
 	model           string   // model of the trajectory; may be empty
 	replies         []reply  // in the order of the document
 	trailingPrompts []string // prompts after the last reply
@@ -91,7 +90,7 @@ func Parse(name string, r io.Reader) (*Script, error) {
 	if !schemaPattern.MatchString(d.Schema) {
 		return nil, fmt.Errorf("read trajectory %s: %w: schema_version is %q, not ATIF-v1.x", name, ErrNotATIF, d.Schema)
 	}
-	s := &Script{agent: d.Agent.Name, model: d.Agent.Model}
+	s := &Script{model: d.Agent.Model}
 	if err := s.addSteps(d.Steps); err != nil {
 		return nil, fmt.Errorf("read trajectory %s: %w", name, err)
 	}
@@ -211,9 +210,6 @@ func messageText(message json.RawMessage) (string, error) {
 	}
 	return b.String(), nil
 }
-
-// Agent returns the name of the agent in the document, which may be empty.
-func (s *Script) Agent() string { return s.agent }
 
 // Model returns the name of the model in the document, which may be empty. A step may
 // name another model for its reply.
