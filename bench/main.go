@@ -19,17 +19,17 @@ func main() {
 }
 
 // table returns all rows: the ones of package cmd/ledger/bench and the ones of peers.
-func table() bench.Table { return bench.Own().With(peers()) }
+func table() bench.Suite { return bench.Own().With(peers()) }
 
 // peers returns the trials and rows that compare the embedded store with another
 // database. A trial whose name package cmd/ledger/bench also uses adds its
 // contestants to that trial, so that all run in the same rounds. docs/performance.md
 // discusses the results.
-func peers() bench.Table {
+func peers() bench.Suite {
 	ledger := func(r bench.Reading) bench.Score { return bench.Score{Contestant: "ledger", Reading: r} }
 	rate := func(contestant string) bench.Score { return bench.Score{Contestant: contestant, Reading: bench.Rate} }
 	const ours = "durable appends, 64 writers"
-	return bench.Table{
+	return bench.Suite{
 		Trials: []bench.Trial{
 			{Name: "append-64", Contestants: []bench.Contestant{
 				{Name: "sqlite", Open: bench.Appending(64, openSQLite)},

@@ -18,9 +18,9 @@ import (
 // of lengths, no checksum and no encoding, so it is the lower bound of the store's
 // work.
 type pebbleDB struct {
-	*bench.Group            // collects concurrent appends into batches
-	db           *pebble.DB // owned
-	position     uint64     // of the last event; used by commit only
+	*bench.GroupCommitter            // collects concurrent appends into batches
+	db                    *pebble.DB // owned
+	position              uint64     // of the last event; used by commit only
 }
 
 // options returns the options of the measured database. The memtable size and the
@@ -58,16 +58,16 @@ func openPebble(_ context.Context, g *bench.Ground, writers int) (bench.Appender
 	}
 	p := &pebbleDB{db: db}
 	for left := g.Bytes(64 << 20); left > 0; { // the warm-up
-		batch := make([]bench.Pending, 2048)
+		batch := make([]bench.PendingEvent, 2048)
 		for i := range batch {
-			batch[i] = bench.Pending{Writer: writers, N: int(p.position) + i + 1, Event: bench.Event(0, i)}
+			batch[i] = bench.PendingEvent{Writer: writers, N: int(p.position) + i + 1, Event: bench.Event(0, i)}
 			left -= int64(len(batch[i].Event))
 		}
 		if err := p.commit(batch); err != nil {
 			return nil, errors.Join(err, db.Close())
 		}
 	}
-	p.Group = bench.NewGroup(writers, p.commit)
+	p.GroupCommitter = bench.NewGroupCommitter(writers, p.commit)
 	return p, nil
 }
 
@@ -80,7 +80,7 @@ const recordHeader = 47 + 4
 // it sets the key e/<position> to a value of the size of a stored record, and the key
 // <stream><number> to that position. Only the committer of the group and openPebble
 // call it, never concurrently.
-func (p *pebbleDB) commit(events []bench.Pending) error {
+func (p *pebbleDB) commit(events []bench.PendingEvent) error {
 	batch := p.db.NewBatch()
 	for _, e := range events {
 		p.position++
@@ -104,7 +104,7 @@ func (p *pebbleDB) commit(events []bench.Pending) error {
 }
 
 // Close stops the committer and closes the database. No append may be running.
-func (p *pebbleDB) Close() error { return errors.Join(p.Group.Close(), p.db.Close()) }
+func (p *pebbleDB) Close() error { return errors.Join(p.GroupCommitter.Close(), p.db.Close()) }
 
 // scanPebble returns a contestant that reads every record of a history with a Pebble
 // iterator. It opens the database of the store read-only and reads the same keys and

@@ -69,7 +69,7 @@ func newSQLite(ctx context.Context, dir string) (s *sqlite, err error) {
 // add inserts an event in the open transaction. It returns an error if the stream of
 // the writer does not have the length N-1. The caller has begun a transaction and
 // rolls it back after an error.
-func (s *sqlite) add(p bench.Pending) error {
+func (s *sqlite) add(p bench.PendingEvent) error {
 	stream := fmt.Sprintf("session-%026d", p.Writer)
 	var length int
 	if err := s.length.QueryRow(stream).Scan(&length); err != nil {
@@ -86,7 +86,7 @@ func (s *sqlite) add(p bench.Pending) error {
 // addAll inserts events in one transaction and returns when it is on the disk. After
 // an error of add it rolls the transaction back. Calls must not overlap: the
 // connection has one transaction at a time.
-func (s *sqlite) addAll(batch []bench.Pending) error {
+func (s *sqlite) addAll(batch []bench.PendingEvent) error {
 	if _, err := s.begin.Exec(); err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (s *sqlite) addAll(batch []bench.Pending) error {
 func (s *sqlite) Append(_ context.Context, writer, n int, event []byte) error {
 	s.Lock()
 	defer s.Unlock()
-	return s.addAll([]bench.Pending{{Writer: writer, N: n, Event: event}})
+	return s.addAll([]bench.PendingEvent{{Writer: writer, N: n, Event: event}})
 }
 
 // Close closes the database with its statements. No append may be running.
@@ -117,10 +117,10 @@ func openSQLite(ctx context.Context, g *bench.Ground, _ int) (bench.Appender, er
 }
 
 // A sqliteGroup adds group commit to SQLite, as a user could write it: the committer
-// of the Group inserts all waiting events in one transaction.
+// of the GroupCommitter inserts all waiting events in one transaction.
 type sqliteGroup struct {
-	*bench.Group         // calls addAll of db, from one goroutine
-	db           *sqlite // owned
+	*bench.GroupCommitter         // calls addAll of db, from one goroutine
+	db                    *sqlite // owned
 }
 
 // openSQLiteGrouped returns a SQLite with group commit for the given number of
@@ -130,11 +130,11 @@ func openSQLiteGrouped(ctx context.Context, g *bench.Ground, writers int) (bench
 	if err != nil {
 		return nil, err
 	}
-	return &sqliteGroup{bench.NewGroup(writers, s.addAll), s}, nil
+	return &sqliteGroup{bench.NewGroupCommitter(writers, s.addAll), s}, nil
 }
 
 // Close stops the committer and closes the database. No append may be running.
-func (s *sqliteGroup) Close() error { return errors.Join(s.Group.Close(), s.db.Close()) }
+func (s *sqliteGroup) Close() error { return errors.Join(s.GroupCommitter.Close(), s.db.Close()) }
 
 // scanSQLite returns a contestant that selects the header columns of a history,
 // ordered by position. Filling the table is not measured.

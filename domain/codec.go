@@ -43,11 +43,11 @@ func JSON[T any]() Codec[T] { return Constrained[T]("{}") }
 // not JSON.
 func Constrained[T any](patch string) Codec[T] {
 	schema, err := schemaOf[T](patch)
-	return jsonCodec[T]{schema, err}
+	return schemaCodec[T]{schema, err}
 }
 
-// A jsonCodec is the codec of JSON and Constrained.
-type jsonCodec[T any] struct {
+// A schemaCodec is the codec of JSON and Constrained.
+type schemaCodec[T any] struct {
 	// schema is the derived schema with the patch. Nil: it could not be
 	// derived, and broken is the reason.
 	schema json.RawMessage
@@ -55,15 +55,15 @@ type jsonCodec[T any] struct {
 }
 
 // Schema returns the schema that was derived when the codec was made.
-func (c jsonCodec[T]) Schema() json.RawMessage { return c.schema }
+func (c schemaCodec[T]) Schema() json.RawMessage { return c.schema }
 
 // schemaError returns the error with which the schema could not be derived, or
 // nil. Make returns it.
-func (c jsonCodec[T]) schemaError() error { return c.broken }
+func (c schemaCodec[T]) schemaError() error { return c.broken }
 
 // Decode returns an error for an unknown field, a value that does not fit T,
 // and a second document after the first.
-func (c jsonCodec[T]) Decode(data json.RawMessage) (value T, err error) {
+func (c schemaCodec[T]) Decode(data json.RawMessage) (value T, err error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&value); err != nil {
@@ -77,7 +77,7 @@ func (c jsonCodec[T]) Decode(data json.RawMessage) (value T, err error) {
 
 // Encode returns the document without escapes for <, > and &, since models read
 // the text and not browsers.
-func (c jsonCodec[T]) Encode(value T) (json.RawMessage, error) {
+func (c schemaCodec[T]) Encode(value T) (json.RawMessage, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)

@@ -97,7 +97,7 @@ func (cs Contents) MarshalJSON() ([]byte, error) {
 			return nil, fmt.Errorf("encode content %d: %w: %T", i, ErrBadWord, c)
 		}
 	}
-	return jsonCodec[[]contentWire]{}.Encode(wire)
+	return schemaCodec[[]contentWire]{}.Encode(wire)
 }
 
 // UnmarshalJSON reads the JSON that Contents documents. It leaves cs unchanged

@@ -217,7 +217,7 @@ func cutAndRecover(t *testing.T, at int, after bool) {
 	}
 	defer second.close()
 	second.mustHave(first.cutting.mu.acked)
-	second.salvage()
+	second.recoverOrphans()
 	second.sweep()
 	second.mustHold(m.world)
 	second.goOn()

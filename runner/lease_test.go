@@ -163,7 +163,7 @@ func TestAProcessThatWasRecoveredLosesItsLease(t *testing.T) {
 		n := settle(t, store)
 		defer n.lease.Close()
 		r := runner.New(runner.Config{Ledger: n.ledger})
-		w, err := wreck(t.Context(), n.ledger, domain.ProcessID{})
+		w, err := foldOrphans(t.Context(), n.ledger, domain.ProcessID{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -204,7 +204,7 @@ func TestAZombieAddsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if done := other.salvage(); len(done.Sessions) != 1 {
+	if done := other.recoverOrphans(); len(done.Sessions) != 1 {
 		t.Fatalf("recovered %+v, want the session", done)
 	}
 	before := other.kinds(session)
@@ -240,7 +240,7 @@ func TestRecoveryLeavesTheSessionsOfTheLiving(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := wreck(t.Context(), other.ledger, other.layers.Process())
+	w, err := foldOrphans(t.Context(), other.ledger, other.layers.Process())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func TestRecoveryEndsTheOtherSessionsWhenOneCannotBeRead(t *testing.T) {
 	}
 	dead.appendTo(unknown, events.Unknown{Name: "BudgetSpent", Version: 1, Data: json.RawMessage(`{}`)})
 	next := bootOver(t, store, registry.Tools{}, runner.Config{})
-	done := next.salvage()
+	done := next.recoverOrphans()
 	if len(done.Sessions) != 2 || slices.Contains(done.Sessions, unknown) || len(done.Layers) != 1 || len(done.Processes) != 1 {
 		t.Errorf("RecoverAll = %+v, want the two other sessions, the layer and the process", done)
 	}
@@ -63,7 +63,7 @@ func TestRecoveryEndsTheOtherSessionsWhenOneCannotBeRead(t *testing.T) {
 	if open := next.state(unknown).Open(); len(open) != 2 {
 		t.Errorf("%d calls of the session that cannot be read are open, want both as they were", len(open))
 	}
-	if again := next.salvage(); len(again.Left) != 1 || len(again.Sessions)+len(again.Processes) != 0 {
+	if again := next.recoverOrphans(); len(again.Left) != 1 || len(again.Sessions)+len(again.Processes) != 0 {
 		t.Errorf("RecoverAll again = %+v, want the session left once more, and nothing ended", again)
 	}
 }
@@ -79,7 +79,7 @@ func TestRecoveryEndsTheOtherSessionsWhenOneConflicts(t *testing.T) {
 	leave(t, dead, second)
 	next := bootOver(t, store, registry.Tools{}, runner.Config{})
 	store.stream = events.SessionStream(first)
-	done := next.salvage()
+	done := next.recoverOrphans()
 	if len(done.Sessions) != 1 || done.Sessions[0] != second || len(done.Left) != 1 || done.Left[0].Session != first ||
 		!errors.Is(done.Left[0].Err, events.ErrConflict) {
 		t.Errorf("RecoverAll = %+v, want the second session ended, and the first left for its conflict", done)
@@ -106,7 +106,7 @@ func TestRecoveryStopsAtAStoreThatFails(t *testing.T) {
 	dead := bootOver(t, store, registry.Tools{"echo": echo(&counter{})}, runner.Config{Provider: plays()})
 	leave(t, dead, dead.open("a"))
 	next := bootOver(t, store, registry.Tools{}, runner.Config{})
-	w, err := wreck(t.Context(), next.ledger, next.layers.Process())
+	w, err := foldOrphans(t.Context(), next.ledger, next.layers.Process())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestRecoveryStopsAtAStoreThatFails(t *testing.T) {
 // alive.
 func elsewhere(living *program) func(context.Context, []domain.LayerID) (domain.ProcessID, error) {
 	return func(ctx context.Context, layers []domain.LayerID) (domain.ProcessID, error) {
-		w, err := wreck(ctx, living.ledger, domain.ProcessID{})
+		w, err := foldOrphans(ctx, living.ledger, domain.ProcessID{})
 		if err != nil {
 			return domain.ProcessID{}, err
 		}
@@ -180,7 +180,7 @@ func TestCallsOfALivingProcessThatHaveNotBegunAreItsOwn(t *testing.T) {
 					t.Errorf("%s = %v, want ErrElsewhere that names the process", name, err)
 				}
 			}
-			w, err := wreck(t.Context(), other.ledger, other.layers.Process())
+			w, err := foldOrphans(t.Context(), other.ledger, other.layers.Process())
 			if err != nil {
 				t.Fatal(err)
 			}

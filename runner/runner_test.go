@@ -642,7 +642,7 @@ func TestACallOfADeadProcessIsLostAndNeverRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	done := next.salvage()
+	done := next.recoverOrphans()
 	if len(done.Sessions) != 1 || len(done.Layers) != 1 || len(done.Processes) != 1 || len(model.turns) != 0 {
 		t.Fatalf("RecoverAll = %+v in %d turns, want one of each and no turn", done, len(model.turns))
 	}
@@ -656,7 +656,7 @@ func TestACallOfADeadProcessIsLostAndNeverRun(t *testing.T) {
 	if count.total() != 0 || model.shown[0] != "user assistant tool tool" {
 		t.Fatalf("%d runs, shown %s; want none, and both calls answered before the model is asked", count.total(), model.shown[0])
 	}
-	if again := next.salvage(); len(again.Sessions)+len(again.Layers)+len(again.Processes) != 0 {
+	if again := next.recoverOrphans(); len(again.Sessions)+len(again.Layers)+len(again.Processes) != 0 {
 		t.Fatalf("RecoverAll again = %+v, want nothing", again)
 	}
 	if got := exceptions(t, next.ledger); len(got) != 0 {
@@ -710,7 +710,7 @@ func TestARequestForPermissionOfADeadProcessIsDismissed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next.salvage()
+	next.recoverOrphans()
 	if s := next.state(session); len(s.Asks) != 0 || len(exceptions(t, next.ledger)) != 0 {
 		t.Fatalf("asks = %v, exceptions = %v; want none", s.Asks, exceptions(t, next.ledger))
 	}
@@ -738,7 +738,7 @@ func TestARequestForPermissionWithoutAnOpenCallIsDismissed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if done := next.salvage(); len(done.Sessions) != 1 || len(exceptions(t, next.ledger)) != 0 {
+	if done := next.recoverOrphans(); len(done.Sessions) != 1 || len(exceptions(t, next.ledger)) != 0 {
 		t.Fatalf("RecoverAll = %+v, exceptions = %v; want the session and none", done, exceptions(t, next.ledger))
 	}
 }

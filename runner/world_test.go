@@ -143,8 +143,8 @@ func (p *program) kinds(session domain.SessionID) string {
 	return strings.Join(kinds, " ")
 }
 
-// wreck folds the work that every process but self left open.
-func wreck(ctx context.Context, l *events.Ledger, self domain.ProcessID) (runner.Orphans, error) {
+// foldOrphans folds the work that every process but self left open.
+func foldOrphans(ctx context.Context, l *events.Ledger, self domain.ProcessID) (runner.Orphans, error) {
 	lives, places, asked := runner.Processes(), catalog.Projection(), calls.Projection()
 	l0, p0, c0 := lives.Init(), places.Init(), asked.Init()
 	for v, err := range l.ReadAll(ctx, events.Position{}) {
@@ -162,10 +162,10 @@ func wreck(ctx context.Context, l *events.Ledger, self domain.ProcessID) (runner
 	return w, nil
 }
 
-// salvage recovers the work that every other process left open.
-func (p *program) salvage() runner.RecoveryReport {
+// recoverOrphans recovers the work that every other process left open.
+func (p *program) recoverOrphans() runner.RecoveryReport {
 	p.t.Helper()
-	w, err := wreck(p.t.Context(), p.ledger, p.layers.Process())
+	w, err := foldOrphans(p.t.Context(), p.ledger, p.layers.Process())
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func probe(t *testing.T, connectionString string, v eventstoredb.ProbeConfig) ev
 	t.Helper()
 	nodes, err := eventstoredb.Probe(t.Context(), connectionString, v)
 	if err != nil || len(nodes) != 1 {
-		t.Fatalf("Visit(%q) = %d nodes, %v, want 1", connectionString, len(nodes), err)
+		t.Fatalf("Probe(%q) = %d nodes, %v, want 1", connectionString, len(nodes), err)
 	}
 	return nodes[0]
 }
@@ -40,13 +40,13 @@ func TestProbeDescribesANode(t *testing.T) {
 	} {
 		n := probe(t, "esdb://"+address+settings, eventstoredb.ProbeConfig{})
 		if n.Err != nil || n.Address != address || !n.Named || n.Version != "24.10.5" {
-			t.Errorf("Visit = %+v, want version 24.10.5", n)
+			t.Errorf("Probe = %+v, want version 24.10.5", n)
 		}
 		if len(n.Dials) != 1 || n.Dials[0].Err != nil || n.Dials[0].Took <= 0 {
-			t.Errorf("Visit went to the doors %+v, want one that is open", n.Dials)
+			t.Errorf("Probe dialed %+v, want one that is open", n.Dials)
 		}
 		if len(n.Members) != 1 || n.Members[0] != (eventstoredb.Member{Address: address, State: "Leader", Alive: true}) {
-			t.Errorf("Visit found the members %+v, want the leader", n.Members)
+			t.Errorf("Probe found the members %+v, want the leader", n.Members)
 		}
 	}
 }
@@ -60,15 +60,15 @@ func TestProbeReadsTheClock(t *testing.T) {
 		d.restart()
 		n := probe(t, d.url(), eventstoredb.ProbeConfig{})
 		if n.Skew == nil || n.Skew.Within <= 0 || (n.Skew.Ahead-ahead).Abs() > n.Skew.Within {
-			t.Errorf("Visit of one that is %s ahead found %+v", ahead, n.Skew)
+			t.Errorf("Probe of one that is %s ahead found %+v", ahead, n.Skew)
 		}
 		there := eventstoredb.ProbeConfig{Now: d.served.Now}
 		if n := probe(t, d.url(), there); n.Skew == nil || n.Skew.Ahead.Abs() > n.Skew.Within {
-			t.Errorf("Visit by the same clock found %+v", n.Skew)
+			t.Errorf("Probe by the same clock found %+v", n.Skew)
 		}
 	}
 	if n := probe(t, (&stubServer{version: "24.10.5"}).serve(t), eventstoredb.ProbeConfig{}); n.Err != nil || n.Skew != nil {
-		t.Errorf("Visit of one that tells no time = %+v, want no skew", n)
+		t.Errorf("Probe of one that tells no time = %+v, want no skew", n)
 	}
 }
 
@@ -80,7 +80,7 @@ func TestProbeAllowsForAnOldDateHeader(t *testing.T) {
 	for _, age := range []time.Duration{0, 999 * time.Millisecond} {
 		s := &stubServer{version: "24.10.5", date: func() time.Time { return time.Now().Add(-age) }}
 		if n := probe(t, s.serve(t), eventstoredb.ProbeConfig{}); n.Skew == nil || n.Skew.Ahead.Abs() > n.Skew.Within {
-			t.Errorf("Visit of a node whose header is up to %s older found the skew %+v, want bounds with 0 among them", age, n.Skew)
+			t.Errorf("Probe of a node whose header is up to %s older found the skew %+v, want bounds with 0 among them", age, n.Skew)
 		}
 	}
 }
@@ -129,7 +129,7 @@ func TestProbeNamesTheFaultOfANode(t *testing.T) {
 			scheme, rest, _ := strings.Cut(c.connection, "://")
 			n := probe(t, scheme+"://ada:wonder@"+rest, eventstoredb.ProbeConfig{StepTimeout: patience})
 			if !errors.Is(n.Err, c.is) || !strings.Contains(n.Err.Error(), c.says) || strings.Contains(n.Err.Error(), "wonder") {
-				t.Errorf("Visit found %v, want %v that says %q", n.Err, c.is, c.says)
+				t.Errorf("Probe found %v, want %v that says %q", n.Err, c.is, c.says)
 			}
 		})
 	}
@@ -169,15 +169,15 @@ func TestProbeDialsEveryAddressOfAName(t *testing.T) {
 		return []string{"127.255.0.9", "127.0.0.1"}, nil
 	})
 	if err != nil || nodes[0].Err != nil || nodes[0].Version == "" {
-		t.Fatalf("Visit = %+v, %v, want a node", nodes, err)
+		t.Fatalf("Probe = %+v, %v, want a node", nodes, err)
 	}
 	doors := nodes[0].Dials
 	if len(doors) != 2 || doors[0].Err == nil || doors[0].Address != "127.255.0.9:"+port || doors[1].Err != nil {
-		t.Errorf("Visit went to %+v, want the second open and the first not", doors)
+		t.Errorf("Probe dialed %+v, want the second open and the first not", doors)
 	}
 	nodes, err = eventstoredb.ProbeAs(t.Context(), "esdb://db.test?tls=false", eventstoredb.ProbeConfig{}, func(context.Context, string) ([]string, error) { return nil, nil })
 	if err != nil || !errors.Is(nodes[0].Err, eventstoredb.ErrUnreachable) {
-		t.Errorf("Visit of a name without addresses = %+v, %v, want ErrUnreachable", nodes, err)
+		t.Errorf("Probe of a name without addresses = %+v, %v, want ErrUnreachable", nodes, err)
 	}
 }
 
@@ -231,19 +231,19 @@ func TestProbeDescribesEveryNodeOfACluster(t *testing.T) {
 	}
 	nodes, err := eventstoredb.Probe(t.Context(), "esdb://ada:wonder@"+at+"?tls=false", eventstoredb.ProbeConfig{})
 	if err != nil || len(nodes) != 3 {
-		t.Fatalf("Visit = %+v, %v, want 3 nodes", nodes, err)
+		t.Fatalf("Probe = %+v, %v, want 3 nodes", nodes, err)
 	}
 	if n := nodes[0]; n.Err != nil || !n.Named || len(n.Members) != 4 || n.Members[0].State != "Follower" || n.Members[2].Alive {
-		t.Errorf("Visit found %+v, want the follower with 4 members", n)
+		t.Errorf("Probe found %+v, want the follower with 4 members", n)
 	}
 	if n := nodes[1]; n.Err != nil || n.Named || n.Address != two.address || n.Version == "" {
-		t.Errorf("Visit found %+v, want the leader, which another named", n)
+		t.Errorf("Probe found %+v, want the leader, which another named", n)
 	}
 	if n := nodes[2]; n.Address != "127.0.0.1:2" || !errors.Is(n.Err, eventstoredb.ErrUnreachable) {
-		t.Errorf("Visit found %+v, want it unreachable", n)
+		t.Errorf("Probe found %+v, want it unreachable", n)
 	}
 	if len(one.header.Get("authorization")) > 0 {
-		t.Errorf("Visit sent credentials")
+		t.Errorf("Probe sent credentials")
 	}
 }
 
@@ -255,10 +255,10 @@ func TestProbeObeysItsContext(t *testing.T) {
 	cancel()
 	nodes, err := eventstoredb.Probe(ctx, "esdb://"+newSilentServer(t)+"?tls=false", eventstoredb.ProbeConfig{StepTimeout: time.Hour})
 	if err != nil || !errors.Is(nodes[0].Err, eventstoredb.ErrUnreachable) {
-		t.Errorf("Visit = %+v, %v, want ErrUnreachable", nodes, err)
+		t.Errorf("Probe = %+v, %v, want ErrUnreachable", nodes, err)
 	}
 	if _, err := eventstoredb.Probe(t.Context(), "esdb://ada:wonder@db:x", eventstoredb.ProbeConfig{}); !errors.Is(err, eventstoredb.ErrBadAddress) || strings.Contains(err.Error(), "wonder") {
-		t.Errorf("Visit = %v, want ErrBadAddress", err)
+		t.Errorf("Probe = %v, want ErrBadAddress", err)
 	}
 }
 

@@ -15,21 +15,21 @@ import (
 	"github.com/settlement-ledger/ledger/projections/calls"
 )
 
-// A saying is the input of the tools of the checks.
-type saying struct {
+// An echoInput is the input of the tools of the checks.
+type echoInput struct {
 	Text string `json:"text"`
 }
 
-// A world counts the executions of its tools.
-type world struct{ runs atomic.Int64 }
+// An executions counts the runs of its tools.
+type executions struct{ runs atomic.Int64 }
 
 // tool returns a tool that counts an execution and calls do. Its output does not fit if it
 // contains an exclamation mark.
-func (w *world) tool(do func(context.Context, saying, domain.Invocation) (string, error)) (domain.Tool, error) {
-	return domain.Make(domain.Spec[saying, string]{
+func (w *executions) tool(do func(context.Context, echoInput, domain.Invocation) (string, error)) (domain.Tool, error) {
+	return domain.Make(domain.Spec[echoInput, string]{
 		Description: "for a law",
 		Output:      domain.Constrained[string](`{"pattern":"^[^!]*$"}`),
-		Execute: func(ctx context.Context, in saying, inv domain.Invocation) (string, error) {
+		Execute: func(ctx context.Context, in echoInput, inv domain.Invocation) (string, error) {
 			w.runs.Add(1)
 			return do(ctx, in, inv)
 		},
@@ -37,17 +37,17 @@ func (w *world) tool(do func(context.Context, saying, domain.Invocation) (string
 }
 
 // echo returns the text of its input.
-func echo(_ context.Context, in saying, _ domain.Invocation) (string, error) { return in.Text, nil }
+func echo(_ context.Context, in echoInput, _ domain.Invocation) (string, error) { return in.Text, nil }
 
 // call returns a call of the tool named "tool" with a text as its input.
 func call(id, text string) domain.Call {
-	input, _ := json.Marshal(saying{text}) // encoding a string never fails
+	input, _ := json.Marshal(echoInput{text}) // encoding a string never fails
 	return domain.Call{ID: domain.CallID(id), Name: "tool", Input: input}
 }
 
-// put registers do as a tool of the world w under the name "tool". It returns the function
+// put registers do as a tool that w counts under the name "tool". It returns the function
 // that closes the scope of the tool.
-func (s *Subject) put(ctx context.Context, w *world, do func(context.Context, saying, domain.Invocation) (string, error)) (func(context.Context) error, error) {
+func (s *Subject) put(ctx context.Context, w *executions, do func(context.Context, echoInput, domain.Invocation) (string, error)) (func(context.Context) error, error) {
 	t, err := w.tool(do)
 	if err != nil {
 		return nil, err
@@ -56,16 +56,16 @@ func (s *Subject) put(ctx context.Context, w *world, do func(context.Context, sa
 }
 
 // turn registers echo as the tool and begins a turn whose reply asks for calls.
-func (s *Subject) turn(ctx context.Context, w *world, calls ...domain.Call) (*OfferedTurn, error) {
+func (s *Subject) turn(ctx context.Context, w *executions, calls ...domain.Call) (*OfferedTurn, error) {
 	if _, err := s.put(ctx, w, echo); err != nil {
 		return nil, err
 	}
-	return s.asking(ctx, calls...)
+	return s.materializeCalls(ctx, calls...)
 }
 
-// asking begins a turn whose reply asks for calls, and sets them in the journal unless a
+// materializeCalls begins a turn whose reply asks for calls, and sets them in the journal unless a
 // saboteur replaced it.
-func (s *Subject) asking(ctx context.Context, calls ...domain.Call) (*OfferedTurn, error) {
+func (s *Subject) materializeCalls(ctx context.Context, calls ...domain.Call) (*OfferedTurn, error) {
 	t, err := s.Materialize(ctx, calls...)
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (s *Subject) asking(ctx context.Context, calls ...domain.Call) (*OfferedTur
 
 // settled registers echo as the tool, begins a turn whose reply asks for the call c, and
 // settles c.
-func (s *Subject) settled(ctx context.Context, w *world, c domain.Call) (*OfferedTurn, domain.Settlement, error) {
+func (s *Subject) settled(ctx context.Context, w *executions, c domain.Call) (*OfferedTurn, domain.Settlement, error) {
 	t, err := s.turn(ctx, w, c)
 	if err != nil {
 		return nil, domain.Settlement{}, err
@@ -92,7 +92,7 @@ func (s *Subject) settled(ctx context.Context, w *world, c domain.Call) (*Offere
 // singleExecutor settles one call while two tools are registered. Only the called
 // tool must run, and only once.
 func singleExecutor(ctx context.Context, s *Subject) error {
-	var w, other world
+	var w, other executions
 	beside, err := other.tool(echo)
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func singleExecutor(ctx context.Context, s *Subject) error {
 // invalid input, and the tool must not run. It then settles a call whose output does
 // not fit: it must end as an invalid output.
 func codecBoundary(ctx context.Context, s *Subject) error {
-	var w world
+	var w executions
 	bad := domain.Call{ID: "bad", Name: "tool", Input: json.RawMessage(`{"text":7}`)}
 	loud := call("loud", "no!")
 	t, err := s.turn(ctx, &w, bad, loud)
@@ -134,9 +134,9 @@ func codecBoundary(ctx context.Context, s *Subject) error {
 // durableIdentity settles a call. The executor must receive the session, agent and
 // message of the turn, and the ID of the call.
 func durableIdentity(ctx context.Context, s *Subject) error {
-	var w world
+	var w executions
 	var seen domain.Invocation
-	_, err := s.put(ctx, &w, func(_ context.Context, _ saying, inv domain.Invocation) (string, error) {
+	_, err := s.put(ctx, &w, func(_ context.Context, _ echoInput, inv domain.Invocation) (string, error) {
 		seen = inv
 		return "", nil
 	})
@@ -144,7 +144,7 @@ func durableIdentity(ctx context.Context, s *Subject) error {
 		return err
 	}
 	c := call("c", "")
-	t, err := s.asking(ctx, c)
+	t, err := s.materializeCalls(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -161,19 +161,19 @@ func durableIdentity(ctx context.Context, s *Subject) error {
 // scopedRegistration registers a tool over another of the same name, closes the scope of the
 // upper one and settles a call: the lower one must run.
 func scopedRegistration(ctx context.Context, s *Subject) error {
-	var below, above world
+	var below, above executions
 	if _, err := s.put(ctx, &below, echo); err != nil {
 		return err
 	}
-	shut, err := s.put(ctx, &above, echo)
+	unregister, err := s.put(ctx, &above, echo)
 	if err != nil {
 		return err
 	}
-	if err := shut(ctx); err != nil {
+	if err := unregister(ctx); err != nil {
 		return err
 	}
 	c := call("c", "hi")
-	t, err := s.asking(ctx, c)
+	t, err := s.materializeCalls(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -189,9 +189,9 @@ func scopedRegistration(ctx context.Context, s *Subject) error {
 // capturedExecution replaces a tool and closes its scope while a call of it runs. The call
 // must succeed with its own result.
 func capturedExecution(ctx context.Context, s *Subject) error {
-	var w world
+	var w executions
 	entered, leave := make(chan struct{}), make(chan struct{})
-	shut, err := s.put(ctx, &w, func(ctx context.Context, _ saying, _ domain.Invocation) (string, error) {
+	unregister, err := s.put(ctx, &w, func(ctx context.Context, _ echoInput, _ domain.Invocation) (string, error) {
 		close(entered)
 		<-leave
 		return "as it was", ctx.Err()
@@ -200,7 +200,7 @@ func capturedExecution(ctx context.Context, s *Subject) error {
 		return err
 	}
 	c := call("c", "")
-	t, err := s.asking(ctx, c)
+	t, err := s.materializeCalls(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -209,8 +209,8 @@ func capturedExecution(ctx context.Context, s *Subject) error {
 	var settling sync.WaitGroup
 	settling.Go(func() { end, settled = s.Settle(ctx, t, c) })
 	<-entered
-	_, replaced := s.put(ctx, new(world), echo)
-	err = errors.Join(replaced, shut(ctx))
+	_, replaced := s.put(ctx, new(executions), echo)
+	err = errors.Join(replaced, unregister(ctx))
 	close(leave)
 	settling.Wait()
 	if err := errors.Join(err, settled); err != nil {
@@ -225,7 +225,7 @@ func capturedExecution(ctx context.Context, s *Subject) error {
 // staleRejection registers a tool again after a turn was offered it. A call of that turn must
 // be rejected as stale.
 func staleRejection(ctx context.Context, s *Subject) error {
-	var w world
+	var w executions
 	c := call("c", "hi")
 	t, err := s.turn(ctx, &w, c)
 	if err != nil {
@@ -247,7 +247,7 @@ var long = strings.Repeat("line after line\n", 100)
 // storageEncapsulation settles a call whose output, the text long, exceeds the
 // limits. The retained outputs of the end must contain all of it.
 func storageEncapsulation(ctx context.Context, s *Subject) error {
-	var w world
+	var w executions
 	_, end, err := s.settled(ctx, &w, call("c", long))
 	if err != nil {
 		return err
@@ -267,7 +267,7 @@ func storageEncapsulation(ctx context.Context, s *Subject) error {
 // presentationIsPure computes the result for the model from the returned settlement
 // and from the one in the log. Both must be equal.
 func presentationIsPure(ctx context.Context, s *Subject) error {
-	var w world
+	var w executions
 	_, end, err := s.settled(ctx, &w, call("c", "hi"))
 	if err != nil {
 		return err
@@ -285,7 +285,7 @@ func presentationIsPure(ctx context.Context, s *Subject) error {
 // beginsAtMostOnce settles one call from 32 goroutines at once and once more after them. It
 // must have one start on record and one execution.
 func beginsAtMostOnce(ctx context.Context, s *Subject) error {
-	var w world
+	var w executions
 	c := call("c", "hi")
 	t, err := s.turn(ctx, &w, c)
 	if err != nil {
@@ -309,7 +309,7 @@ func beginsAtMostOnce(ctx context.Context, s *Subject) error {
 
 // endsExactlyOnce settles one call three times. It must have one end on record.
 func endsExactlyOnce(ctx context.Context, s *Subject) error {
-	var w world
+	var w executions
 	c := call("c", "hi")
 	t, err := s.turn(ctx, &w, c)
 	if err != nil {
@@ -330,7 +330,7 @@ func endsExactlyOnce(ctx context.Context, s *Subject) error {
 // startBeforeRun makes Begin of the journal fail. The tool must not run, and Settle must
 // return an error.
 func startBeforeRun(ctx context.Context, s *Subject) error {
-	var w world
+	var w executions
 	c := call("c", "hi")
 	t, err := s.turn(ctx, &w, c)
 	if err != nil {
@@ -346,7 +346,7 @@ func startBeforeRun(ctx context.Context, s *Subject) error {
 // endBeforeAnswer makes Settle of the journal fail. Settle of the registry must return an
 // error.
 func endBeforeAnswer(ctx context.Context, s *Subject) error {
-	var w world
+	var w executions
 	c := call("c", "hi")
 	t, err := s.turn(ctx, &w, c)
 	if err != nil {
@@ -361,7 +361,7 @@ func endBeforeAnswer(ctx context.Context, s *Subject) error {
 
 // begunIsOnRecord settles a call that runs. The end on record must say that it began.
 func begunIsOnRecord(ctx context.Context, s *Subject) error {
-	var w world
+	var w executions
 	if _, _, err := s.settled(ctx, &w, call("c", "hi")); err != nil {
 		return err
 	}
@@ -380,7 +380,7 @@ func begunIsOnRecord(ctx context.Context, s *Subject) error {
 // runsWhatWasOffered reads each start on record. Its offered and its effective
 // registration must be the one that the turn offered.
 func runsWhatWasOffered(ctx context.Context, s *Subject) error {
-	var w world
+	var w executions
 	t, _, err := s.settled(ctx, &w, call("c", "hi"))
 	if err != nil {
 		return err
@@ -401,7 +401,7 @@ func runsWhatWasOffered(ctx context.Context, s *Subject) error {
 // openOrEndedOnce settles one of two calls. The projection of calls must find one open call,
 // the other one, and no exception.
 func openOrEndedOnce(ctx context.Context, s *Subject) error {
-	var w world
+	var w executions
 	c, waiting := call("c", "hi"), call("waiting", "hi")
 	t, err := s.turn(ctx, &w, c, waiting)
 	if err != nil {
@@ -424,7 +424,7 @@ func openOrEndedOnce(ctx context.Context, s *Subject) error {
 // referencesResolve settles a call whose output, the text long, exceeds the limits.
 // The output store must resolve every retained output of the end.
 func referencesResolve(ctx context.Context, s *Subject) error {
-	var w world
+	var w executions
 	if _, _, err := s.settled(ctx, &w, call("c", long)); err != nil {
 		return err
 	}
@@ -445,7 +445,7 @@ func referencesResolve(ctx context.Context, s *Subject) error {
 
 // settlementsNameTheirTurn settles a call. The projection of calls must find no exception.
 func settlementsNameTheirTurn(ctx context.Context, s *Subject) error {
-	var w world
+	var w executions
 	if _, _, err := s.settled(ctx, &w, call("c", "hi")); err != nil {
 		return err
 	}

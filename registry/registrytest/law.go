@@ -35,7 +35,7 @@ var small = registry.Limits{Lines: 8, Bytes: 256, Media: 256}
 func Laws() []Law {
 	return []Law{
 		law("single executor", "A call invokes the executor that its tool was made with, once, and nothing else.", registry.Limits{}, singleExecutor, runTwice),
-		law("codec boundary", "An executor sees only an input that fits, and an output that does not fit never succeeds.", registry.Limits{}, codecBoundary, mendInputs),
+		law("codec boundary", "An executor sees only an input that fits, and an output that does not fit never succeeds.", registry.Limits{}, codecBoundary, repairInputs),
 		law("durable identity", "An executor sees exactly the session, agent, message and call that the runner supplied.", registry.Limits{}, durableIdentity, otherAgent),
 		law("scoped registration", "Closing a scope removes exactly its registrations and puts back what they hid.", registry.Limits{}, scopedRegistration, closeNothing),
 		law("captured execution", "Registering, replacing and closing do not touch a call that has begun.", registry.Limits{}, capturedExecution, closeCancels),

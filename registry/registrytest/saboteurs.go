@@ -27,12 +27,12 @@ func runTwice(s *Subject) {
 	}
 }
 
-// mendInputs replaces an input that does not decode by a valid one. It breaks "codec
+// repairInputs replaces an input that does not decode by a valid one. It breaks "codec
 // boundary".
-func mendInputs(s *Subject) {
+func repairInputs(s *Subject) {
 	settle := s.Settle
 	s.Settle = func(ctx context.Context, t *OfferedTurn, c domain.Call) (domain.Settlement, error) {
-		var in saying
+		var in echoInput
 		if json.Unmarshal(c.Input, &in) != nil {
 			c.Input = json.RawMessage(`{"text":"something"}`)
 		}
@@ -66,14 +66,14 @@ func closeCancels(s *Subject) {
 	var running []context.CancelFunc // guarded by mu
 	register, settle := s.Register, s.Settle
 	s.Register = func(ctx context.Context, name string, t domain.Tool) (func(context.Context) error, error) {
-		shut, err := register(ctx, name, t)
+		unregister, err := register(ctx, name, t)
 		return func(ctx context.Context) error {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, cancel := range running {
 				cancel()
 			}
-			return shut(ctx)
+			return unregister(ctx)
 		}, err
 	}
 	s.Settle = func(ctx context.Context, t *OfferedTurn, c domain.Call) (domain.Settlement, error) {

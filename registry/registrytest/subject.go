@@ -38,7 +38,7 @@ type Subject struct {
 
 	ledger  *events.Ledger
 	session domain.SessionID
-	kept    *shelf // the original Outputs
+	kept    *blobMap // the original Outputs
 	faults  faults
 }
 
@@ -56,7 +56,7 @@ type faults struct{ begin, settle bool }
 // outputs over limits. The zero Limits are [registry.DefaultLimits].
 func Open(ctx context.Context, limits registry.Limits) (*Subject, error) {
 	mint := domain.NewMint(time.Now, rand.Reader)
-	s := &Subject{ledger: events.NewLedger(eventstest.NewSlice(), mint, time.Now), session: mint.Session(), kept: &shelf{}}
+	s := &Subject{ledger: events.NewLedger(eventstest.NewSlice(), mint, time.Now), session: mint.Session(), kept: &blobMap{}}
 	s.Outputs = s.kept
 	layers := registry.NewLayers(s.ledger, mint.Process())
 	place, err := layers.Location(ctx, "/here")
@@ -72,7 +72,7 @@ func Open(ctx context.Context, limits registry.Limits) (*Subject, error) {
 	if _, err := w.Append(ctx, s.ledger.Draft(opened, domain.EventID{})); err != nil {
 		return nil, err
 	}
-	s.Journal = &journal{subject: s, writer: w, recorded: map[key]registry.Recorded{}}
+	s.Journal = &journal{subject: s, writer: w, recorded: map[journalKey]registry.Recorded{}}
 	s.Register = func(ctx context.Context, name string, t domain.Tool) (func(context.Context) error, error) {
 		scope := place.Scope()
 		return scope.Close, scope.Register(ctx, registry.Tools{name: t})
@@ -124,8 +124,8 @@ func (s *Subject) Log(ctx context.Context) ([]events.Envelope, error) {
 	return all, nil
 }
 
-// A key identifies a call: call IDs repeat in other messages.
-type key struct {
+// A journalKey identifies a call: call IDs repeat in other messages.
+type journalKey struct {
 	message domain.MessageID
 	call    domain.CallID
 }
@@ -136,14 +136,14 @@ type journal struct {
 	subject  *Subject // has the faults
 	writer   *events.Writer
 	mu       sync.Mutex
-	recorded map[key]registry.Recorded // guarded by mu
+	recorded map[journalKey]registry.Recorded // guarded by mu
 }
 
 // Recorded returns the record of a call, or the zero Recorded.
 func (j *journal) Recorded(_ context.Context, message domain.MessageID, call domain.CallID) (registry.Recorded, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.recorded[key{message, call}], nil
+	return j.recorded[journalKey{message, call}], nil
 }
 
 // Begin records a CallStarted, or returns ErrBroken if faults.begin is set.
@@ -152,7 +152,7 @@ func (j *journal) Begin(ctx context.Context, d events.Draft) error {
 		return ErrBroken
 	}
 	e := d.Event.(events.CallStarted)
-	return j.keep(ctx, d, key{e.Message, e.Call}, func(r *registry.Recorded) { r.Began = true })
+	return j.keep(ctx, d, journalKey{e.Message, e.Call}, func(r *registry.Recorded) { r.Began = true })
 }
 
 // Settle records a CallSettled, or returns ErrBroken if faults.settle is set. If no
@@ -163,7 +163,7 @@ func (j *journal) Settle(ctx context.Context, d events.Draft) error {
 	}
 	e := d.Event.(events.CallSettled)
 	end := e.Settlement(d.ID)
-	return j.keep(ctx, d, key{e.Message, e.Call}, func(r *registry.Recorded) {
+	return j.keep(ctx, d, journalKey{e.Message, e.Call}, func(r *registry.Recorded) {
 		if r.Settlement = &end; r.Call.Name == "" {
 			r.Call.Name = e.Tool
 		}
@@ -177,7 +177,7 @@ func (j *journal) Late(ctx context.Context, d events.Draft) error {
 }
 
 // keep appends the event d and then updates the record of the call k with note.
-func (j *journal) keep(ctx context.Context, d events.Draft, k key, note func(*registry.Recorded)) error {
+func (j *journal) keep(ctx context.Context, d events.Draft, k journalKey, note func(*registry.Recorded)) error {
 	if _, err := j.writer.Append(ctx, d); err != nil {
 		return err
 	}
@@ -193,19 +193,19 @@ func (j *journal) keep(ctx context.Context, d events.Draft, k key, note func(*re
 func (j *journal) expect(message domain.MessageID, call domain.Call) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	r := j.recorded[key{message, call.ID}]
+	r := j.recorded[journalKey{message, call.ID}]
 	r.Call = call
-	j.recorded[key{message, call.ID}] = r
+	j.recorded[journalKey{message, call.ID}] = r
 }
 
-// A shelf is an output store in memory.
-type shelf struct {
+// A blobMap is an output store in memory.
+type blobMap struct {
 	mu   sync.Mutex
 	kept map[domain.Ref][]byte // guarded by mu; nil: empty
 }
 
 // Keep stores all bytes of r under ref and returns their metadata.
-func (k *shelf) Keep(_ context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
+func (k *blobMap) Keep(_ context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
 	data, err := io.ReadAll(r)
 	if err != nil {
 		return domain.Retained{}, err
@@ -223,11 +223,11 @@ func (k *shelf) Keep(_ context.Context, ref domain.Ref, mime string, r io.Reader
 }
 
 // Confirm returns nil and has no effect: a store in memory needs no second phase.
-func (k *shelf) Confirm(context.Context, domain.EventID) error { return nil }
+func (k *blobMap) Confirm(context.Context, domain.EventID) error { return nil }
 
 // resolve returns the stored bytes of r. It returns an error if they are missing or have
 // another SHA-256 than r.
-func (k *shelf) resolve(r domain.Retained) (string, error) {
+func (k *blobMap) resolve(r domain.Retained) (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	data, ok := k.kept[r.Ref]

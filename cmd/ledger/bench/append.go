@@ -33,7 +33,7 @@ func Appending(writers int, open func(ctx context.Context, g *Ground, writers in
 			return nil, err
 		}
 		d := newDriver(a, writers)
-		return NewRig(func(ctx context.Context) (Sample, error) { return d.run(ctx, timed(g.Span(time.Second))) }, a.Close), nil
+		return NewRig(func(ctx context.Context) (Sample, error) { return d.run(ctx, timed(g.span(time.Second))) }, a.Close), nil
 	}
 }
 

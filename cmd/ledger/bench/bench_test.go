@@ -92,8 +92,8 @@ func given(rates ...float64) func(context.Context, *bench.Ground) (bench.Rig, er
 var errTired = errors.New("tired")
 
 // race returns a table of one row, with the rates of ours and of theirs.
-func race(goal bench.Goal, ours, theirs []float64) bench.Table {
-	return bench.Table{
+func race(goal bench.Goal, ours, theirs []float64) bench.Suite {
+	return bench.Suite{
 		Trials: []bench.Trial{{Name: "race", Contestants: []bench.Contestant{
 			{Name: "us", Open: given(ours...)}, {Name: "them", Open: given(theirs...)},
 		}}},
@@ -104,7 +104,7 @@ func race(goal bench.Goal, ours, theirs []float64) bench.Table {
 	}
 }
 
-func run(t *testing.T, table bench.Table, rounds int) bench.Result {
+func run(t *testing.T, table bench.Suite, rounds int) bench.Result {
 	t.Helper()
 	report, err := bench.Run(t.Context(), table, bench.Config{Dir: t.TempDir(), Rounds: rounds, Scale: 0.001})
 	if err != nil || len(report.Results) != 1 {
@@ -137,7 +137,7 @@ func TestAVerdictIsOfTheMedianOfTheRatiosOfEachRound(t *testing.T) {
 
 func TestAContestantThatFailsHasNoVerdict(t *testing.T) {
 	t.Parallel()
-	for _, table := range []bench.Table{
+	for _, table := range []bench.Suite{
 		race(bench.AtLeast(1), []float64{1, 1}, []float64{1}),
 		race(bench.AtLeast(1), []float64{1}, []float64{1, 1}),
 	} {
@@ -181,17 +181,17 @@ func TestATrialThatIsOverItsTimeHasOneRound(t *testing.T) {
 func TestATableThatCannotBeMeasuredIsRefused(t *testing.T) {
 	t.Parallel()
 	good := race(bench.AtLeast(1), nil, nil)
-	for name, spoil := range map[string]func(*bench.Table){
-		"an ID twice":         func(b *bench.Table) { b.Rows = append(b.Rows, b.Rows[0]) },
-		"no ID":               func(b *bench.Table) { b.Rows[0].ID = "" },
-		"no words":            func(b *bench.Table) { b.Rows[0].Against = "" },
-		"no goal":             func(b *bench.Table) { b.Rows[0].Goal = bench.Goal{} },
-		"no such trial":       func(b *bench.Table) { b.Rows[0].Trial = "walk" },
-		"no such contestant":  func(b *bench.Table) { b.Rows[0].Ours.Contestant = "he" },
-		"theirs is not there": func(b *bench.Table) { b.Rows[0].Theirs.Contestant = "he" },
-		"nothing is read":     func(b *bench.Table) { b.Rows[0].Ours.Reading = 0 },
+	for name, spoil := range map[string]func(*bench.Suite){
+		"an ID twice":         func(b *bench.Suite) { b.Rows = append(b.Rows, b.Rows[0]) },
+		"no ID":               func(b *bench.Suite) { b.Rows[0].ID = "" },
+		"no words":            func(b *bench.Suite) { b.Rows[0].Against = "" },
+		"no goal":             func(b *bench.Suite) { b.Rows[0].Goal = bench.Goal{} },
+		"no such trial":       func(b *bench.Suite) { b.Rows[0].Trial = "walk" },
+		"no such contestant":  func(b *bench.Suite) { b.Rows[0].Ours.Contestant = "he" },
+		"theirs is not there": func(b *bench.Suite) { b.Rows[0].Theirs.Contestant = "he" },
+		"nothing is read":     func(b *bench.Suite) { b.Rows[0].Ours.Reading = 0 },
 	} {
-		bad := bench.Table{Trials: good.Trials, Rows: slices.Clone(good.Rows)}
+		bad := bench.Suite{Trials: good.Trials, Rows: slices.Clone(good.Rows)}
 		spoil(&bad)
 		if _, err := bench.Run(t.Context(), bad, bench.Config{Dir: t.TempDir()}); !errors.Is(err, bench.ErrBadTable) {
 			t.Errorf("%s: Run = %v, want ErrBadTable", name, err)
@@ -282,7 +282,7 @@ func TestACommandListsItsRows(t *testing.T) {
 
 func TestNothingIsSetUpThatNoRowAskedForNeeds(t *testing.T) {
 	t.Parallel()
-	asked := race(bench.AtLeast(1), []float64{1}, []float64{1})
+	suite := race(bench.AtLeast(1), []float64{1}, []float64{1})
 	other := race(bench.AtLeast(1), nil, nil)
 	other.Trials[0].Name, other.Rows[0].ID, other.Rows[0].Trial = "walk", "walk", "walk"
 	for i := range other.Trials[0].Contestants {
@@ -291,9 +291,9 @@ func TestNothingIsSetUpThatNoRowAskedForNeeds(t *testing.T) {
 			return nil, errTired
 		}
 	}
-	report, err := bench.Run(t.Context(), asked.With(other), bench.Config{Dir: t.TempDir(), Rounds: 1, Scale: 0.001, Only: regexp.MustCompile("race")})
+	report, err := bench.Run(t.Context(), suite.With(other), bench.Config{Dir: t.TempDir(), Rounds: 1, Scale: 0.001, Only: regexp.MustCompile("race")})
 	if err != nil || len(report.Results) != 1 {
-		t.Errorf("Run = %v, %v, want the row that was asked for", report.Results, err)
+		t.Errorf("Run = %v, %v, want the row that Only selects", report.Results, err)
 	}
 }
 

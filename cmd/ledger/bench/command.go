@@ -27,7 +27,7 @@ const childWord = "child"
 // Command is the body of a program that only measures a table. It writes the table
 // to out and its progress and errors to progress. It returns the exit status: 0, 1
 // if a row was not measured, and 2 for invalid arguments.
-func Command(ctx context.Context, t Table, args []string, out, progress io.Writer) int {
+func Command(ctx context.Context, t Suite, args []string, out, progress io.Writer) int {
 	if len(args) > 1 && args[1] == childWord {
 		return exit(progress, Child(ctx, args[2:], out))
 	}

@@ -5,7 +5,7 @@
 // [Contestant] is set up once and returns a [Sample] in each round, with a
 // number for each of several [Reading]s. A [Row] is one row of the table: a
 // reading of ours over a reading of theirs, and a [Goal] for the ratio. A
-// [Table] is trials and rows. [Own] returns the table that needs no other
+// [Suite] is trials and rows. [Own] returns the table that needs no other
 // module; the nested module bench adds the peers to it. [Run] measures a table
 // and returns a [Report], which writes itself as a table and as CSV, and has a form for
 // JSON.

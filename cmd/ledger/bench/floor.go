@@ -101,30 +101,30 @@ func (p *perEvent) Append(_ context.Context, _, _ int, event []byte) error {
 // Close closes the file.
 func (p *perEvent) Close() error { return p.file.Close() }
 
-// A Pending is an event that waits for the committer of a Group.
-type Pending struct {
+// A PendingEvent is an event that waits for the committer of a GroupCommitter.
+type PendingEvent struct {
 	Writer, N int
 	Event     []byte
 }
 
-// A Group implements group commit: its committer goroutine commits all events that
-// are waiting as one batch. It serves as a floor, and adds group commit to peers
+// A GroupCommitter implements group commit: its committer goroutine commits all events
+// that are waiting as one batch. It serves as a floor, and adds group commit to peers
 // without it.
-type Group struct {
-	commit  func([]Pending) error
+type GroupCommitter struct {
+	commit  func([]PendingEvent) error
 	wake    chan struct{} // capacity 1: signals the committer that events wait
 	answers []chan error  // one for each writer, capacity 1: the result of its append
 	joined  sync.WaitGroup
 	mu      struct {
 		sync.Mutex
-		waiting []Pending // the next batch
+		waiting []PendingEvent // the next batch
 	}
 }
 
-// NewGroup returns a Group and starts its committer, which Close joins. The
-// committer calls commit with all waiting events; commit must not retain the slice.
-func NewGroup(writers int, commit func([]Pending) error) *Group {
-	g := &Group{commit: commit, wake: make(chan struct{}, 1), answers: make([]chan error, writers)}
+// NewGroupCommitter returns a GroupCommitter and starts its committer, which Close
+// joins. The committer calls commit with all waiting events; commit must not retain the slice.
+func NewGroupCommitter(writers int, commit func([]PendingEvent) error) *GroupCommitter {
+	g := &GroupCommitter{commit: commit, wake: make(chan struct{}, 1), answers: make([]chan error, writers)}
 	for i := range g.answers {
 		g.answers[i] = make(chan error, 1)
 	}
@@ -134,9 +134,9 @@ func NewGroup(writers int, commit func([]Pending) error) *Group {
 
 // Append hands an event to the committer and waits for the result of its batch. It
 // does not observe the context.
-func (g *Group) Append(_ context.Context, writer, n int, event []byte) error {
+func (g *GroupCommitter) Append(_ context.Context, writer, n int, event []byte) error {
 	g.mu.Lock()
-	g.mu.waiting = append(g.mu.waiting, Pending{writer, n, event})
+	g.mu.waiting = append(g.mu.waiting, PendingEvent{writer, n, event})
 	g.mu.Unlock()
 	select {
 	case g.wake <- struct{}{}:
@@ -146,7 +146,7 @@ func (g *Group) Append(_ context.Context, writer, n int, event []byte) error {
 }
 
 // Close stops the committer and joins it. It must not run concurrently with Append.
-func (g *Group) Close() error {
+func (g *GroupCommitter) Close() error {
 	close(g.wake)
 	g.joined.Wait()
 	return nil
@@ -154,8 +154,8 @@ func (g *Group) Close() error {
 
 // commitAll commits batches until wake is closed. It reuses the slice of the last
 // batch.
-func (g *Group) commitAll() {
-	var batch []Pending
+func (g *GroupCommitter) commitAll() {
+	var batch []PendingEvent
 	for range g.wake {
 		g.yield()
 		g.mu.Lock()
@@ -173,7 +173,7 @@ func (g *Group) commitAll() {
 
 // yield yields the processor while more events arrive, so that the writers that the
 // last batch woke can join the next one.
-func (g *Group) yield() {
+func (g *GroupCommitter) yield() {
 	for seen := 0; ; {
 		runtime.Gosched()
 		g.mu.Lock()
@@ -198,10 +198,10 @@ func openGrouped(open func(*Ground) (*plainFile, error)) func(context.Context, *
 	}
 }
 
-// newGrouped returns a Group that writes its batches to f. It owns f.
+// newGrouped returns a GroupCommitter that writes its batches to f. It owns f.
 func newGrouped(f *plainFile, writers int) *grouped {
 	var events []byte
-	return &grouped{NewGroup(writers, func(batch []Pending) error {
+	return &grouped{NewGroupCommitter(writers, func(batch []PendingEvent) error {
 		events = events[:0]
 		for _, p := range batch {
 			events = append(events, p.Event...)
@@ -212,13 +212,13 @@ func newGrouped(f *plainFile, writers int) *grouped {
 
 // A grouped is a plainFile as an Appender with group commit.
 type grouped struct {
-	*Group
+	*GroupCommitter
 	file *plainFile
 }
 
 // Close stops the committer and closes the file.
 func (g *grouped) Close() error {
-	return errors.Join(g.Group.Close(), g.file.file.Close())
+	return errors.Join(g.GroupCommitter.Close(), g.file.file.Close())
 }
 
 // takeSyncing returns the time in writes and syncs since the last call.

@@ -20,9 +20,9 @@ func following(followers int) func(context.Context, *Ground) (Rig, error) {
 		if err != nil {
 			return nil, err
 		}
-		f := &audience{ledger: l, all: make(chan struct{}, 1), ears: make([]ear, g.followers(followers))}
+		f := &followerGroup{ledger: l, all: make(chan struct{}, 1), measured: make([]followerLatencies, g.followers(followers))}
 		f.open(ctx)
-		run := func(ctx context.Context) (Sample, error) { return f.run(ctx, timed(g.Span(time.Second))) }
+		run := func(ctx context.Context) (Sample, error) { return f.run(ctx, timed(g.span(time.Second))) }
 		return NewRig(run, f.close), nil
 	}
 }
@@ -35,20 +35,20 @@ func (g *Ground) followers(n int) int {
 	return g.Count(n)
 }
 
-// An audience is the followers of a ledger and the writer that they follow.
-type audience struct {
-	ledger *ledger
-	length int                     // of the stream of the writer
-	cancel context.CancelCauseFunc // ends the followers
-	joined sync.WaitGroup          // the follower goroutines
-	began  time.Time               // when the current append began; written by the writer before the append
-	left   atomic.Int64            // followers that have not received the current event
-	all    chan struct{}           // capacity 1: the last follower received the current event
-	ears   []ear
+// A followerGroup is the followers of a ledger and the writer that they follow.
+type followerGroup struct {
+	ledger   *ledger
+	length   int                     // of the stream of the writer
+	cancel   context.CancelCauseFunc // ends the followers
+	joined   sync.WaitGroup          // the follower goroutines
+	began    time.Time               // when the current append began; written by the writer before the append
+	left     atomic.Int64            // followers that have not received the current event
+	all      chan struct{}           // capacity 1: the last follower received the current event
+	measured []followerLatencies
 }
 
-// An ear is the measurements of one follower.
-type ear struct {
+// A followerLatencies has the latencies of one follower.
+type followerLatencies struct {
 	latencies []time.Duration // appended by the follower; the writer reads them once left is 0
 	err       error           // set by the follower goroutine; read after it is joined
 }
@@ -57,15 +57,15 @@ type ear struct {
 var errOver = errors.New("the measurement is over")
 
 // open starts the followers and returns once all have caught up or failed.
-func (f *audience) open(ctx context.Context) {
+func (f *followerGroup) open(ctx context.Context) {
 	ctx, f.cancel = context.WithCancelCause(ctx)
 	var waiting sync.WaitGroup
-	waiting.Add(len(f.ears))
-	for i := range f.ears {
+	waiting.Add(len(f.measured))
+	for i := range f.measured {
 		f.joined.Go(func() {
 			caughtUp := sync.OnceFunc(waiting.Done)
 			defer caughtUp()
-			f.ears[i].err = f.listen(ctx, &f.ears[i], caughtUp)
+			f.measured[i].err = f.listen(ctx, &f.measured[i], caughtUp)
 		})
 	}
 	waiting.Wait()
@@ -73,7 +73,7 @@ func (f *audience) open(ctx context.Context) {
 
 // listen follows the log from its end and measures each delivery. It calls caughtUp
 // when it has caught up.
-func (f *audience) listen(ctx context.Context, e *ear, caughtUp func()) error {
+func (f *followerGroup) listen(ctx context.Context, e *followerLatencies, caughtUp func()) error {
 	for _, err := range f.ledger.store.Follow(ctx, f.ledger.store.Head(), events.Following{CaughtUp: func(events.Position) { caughtUp() }}) {
 		if err != nil {
 			return err
@@ -88,21 +88,21 @@ func (f *audience) listen(ctx context.Context, e *ear, caughtUp func()) error {
 
 // run appends one event, and further ones while goOn reports true, and waits after
 // each until all followers have received it.
-func (f *audience) run(ctx context.Context, goOn func() bool) (Sample, error) {
-	for i := range f.ears {
-		f.ears[i].latencies = f.ears[i].latencies[:0]
+func (f *followerGroup) run(ctx context.Context, goOn func() bool) (Sample, error) {
+	for i := range f.measured {
+		f.measured[i].latencies = f.measured[i].latencies[:0]
 	}
 	var appends []time.Duration
 	usage, begun := processorTime(), time.Now()
 	for first := true; first || goOn(); first = false {
 		f.length++
-		f.left.Store(int64(len(f.ears)))
+		f.left.Store(int64(len(f.measured)))
 		f.began = time.Now()
 		if err := f.ledger.Append(ctx, 0, f.length, Event(0, f.length)); err != nil {
 			return nil, err
 		}
 		appends = append(appends, time.Since(f.began))
-		if len(f.ears) == 0 {
+		if len(f.measured) == 0 {
 			continue
 		}
 		select {
@@ -112,22 +112,22 @@ func (f *audience) run(ctx context.Context, goOn func() bool) (Sample, error) {
 		}
 	}
 	elapsed, used := time.Since(begun), processorTime()-usage
-	if len(f.ears) == 0 {
+	if len(f.measured) == 0 {
 		return sampled(appends, elapsed, used), nil
 	}
 	var deliveries []time.Duration
-	for _, e := range f.ears {
+	for _, e := range f.measured {
 		deliveries = append(deliveries, e.latencies...)
 	}
 	return sampled(deliveries, elapsed, used), nil
 }
 
 // close ends and joins the followers, closes the ledger and returns all errors.
-func (f *audience) close() error {
+func (f *followerGroup) close() error {
 	f.cancel(errOver)
 	f.joined.Wait()
 	var faults []error
-	for _, e := range f.ears {
+	for _, e := range f.measured {
 		if !errors.Is(e.err, errOver) {
 			faults = append(faults, e.err)
 		}

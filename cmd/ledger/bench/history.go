@@ -18,16 +18,16 @@ import (
 	"github.com/settlement-ledger/ledger/registry"
 )
 
-// A kept is a data set: the folder of a closed store that a run makes once.
+// A dataSet is a data set: the folder of a closed store that a run makes once.
 // Contestants get copies of it.
-type kept struct{ dir string }
+type dataSet struct{ dir string }
 
 // copyOf returns the folder of a copy of a data set for this contestant. The first
 // call for a name makes the data set with make.
 func (g *Ground) copyOf(ctx context.Context, name string, make func(ctx context.Context, s *embedded.Store) error) (string, error) {
 	set, ok := g.bench.made[name]
 	if !ok {
-		set = &kept{filepath.Join(g.bench.dir, "sets", name)}
+		set = &dataSet{filepath.Join(g.bench.dir, "sets", name)}
 		g.bench.progress("make the data set " + name)
 		if err := built(ctx, set.dir, make); err != nil {
 			return "", fmt.Errorf("make data set %s: %w", name, err)
@@ -77,7 +77,7 @@ func makeHistory(ctx context.Context, s *embedded.Store, n int) error {
 		rng := rand.New(rand.NewPCG(uint64(hand), 7))
 		working.Go(func() {
 			for faults[hand] == nil && left.Add(-sessionLength) > -sessionLength {
-				t := &talk{ledger: l, offer: offer, process: process, rng: rng}
+				t := &sessionGenerator{ledger: l, offer: offer, process: process, rng: rng}
 				faults[hand] = t.keep(ctx)
 			}
 		})
@@ -126,8 +126,8 @@ func equip(ctx context.Context, l *events.Ledger) ([]domain.Offered, domain.Proc
 	return turn.Offer().Tools, process, nil
 }
 
-// A talk generates one session of a history. One goroutine uses it.
-type talk struct {
+// A sessionGenerator generates one session of a history. One goroutine uses it.
+type sessionGenerator struct {
 	ledger  *events.Ledger
 	offer   []domain.Offered
 	process domain.ProcessID
@@ -136,7 +136,7 @@ type talk struct {
 }
 
 // keep generates the session and appends it in one append.
-func (t *talk) keep(ctx context.Context) error {
+func (t *sessionGenerator) keep(ctx context.Context) error {
 	mint := t.ledger.Mint()
 	session := mint.Session()
 	t.add(events.SessionOpened{
@@ -151,7 +151,7 @@ func (t *talk) keep(ctx context.Context) error {
 }
 
 // add drafts an event whose cause is the event before it.
-func (t *talk) add(e events.Event) {
+func (t *sessionGenerator) add(e events.Event) {
 	cause := domain.EventID{}
 	if len(t.drafts) > 0 {
 		cause = t.drafts[len(t.drafts)-1].ID
@@ -161,7 +161,7 @@ func (t *talk) add(e events.Event) {
 
 // turn drafts a turn: the offer of tools, a reply with three calls, and their
 // settlements.
-func (t *talk) turn() {
+func (t *sessionGenerator) turn() {
 	mint := t.ledger.Mint()
 	turn, message := mint.Turn(), mint.Message()
 	t.add(events.TurnMaterialized{Turn: turn, Message: message, Agent: "build", Model: "m-1", Tools: t.offer})
@@ -182,7 +182,7 @@ func (t *talk) turn() {
 }
 
 // call drafts the start and the settlement of one call.
-func (t *talk) call(turn domain.TurnID, message domain.MessageID, c domain.Call) {
+func (t *sessionGenerator) call(turn domain.TurnID, message domain.MessageID, c domain.Call) {
 	offered, _ := domain.Offer{Tools: t.offer}.Find(c.Name)
 	t.add(events.CallStarted{
 		Turn: turn, Message: message, Call: c.ID, Tool: c.Name, Offered: offered, Effective: offered, Process: t.process,
@@ -194,7 +194,7 @@ func (t *talk) call(turn domain.TurnID, message domain.MessageID, c domain.Call)
 }
 
 // text returns at least size bytes of words.
-func (t *talk) text(size int) string {
+func (t *sessionGenerator) text(size int) string {
 	b := make([]byte, 0, size+16)
 	for len(b) < size {
 		b = append(append(b, words[t.rng.IntN(len(words))]...), ' ')

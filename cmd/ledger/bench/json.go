@@ -20,7 +20,7 @@ type resultRow struct {
 // newResultRow returns the row of a result. A row without rounds has no numbers.
 func newResultRow(r Result) resultRow {
 	row := resultRow{
-		Row: r.ID, Measure: r.Measure, Against: r.Against, Unit: r.Ours.Reading.Unit(), Goal: r.Goal.String(), Rounds: len(r.Rounds),
+		Row: r.ID, Measure: r.Measure, Against: r.Against, Unit: r.Ours.Reading.unit(), Goal: r.Goal.String(), Rounds: len(r.Rounds),
 	}
 	if r.Err != nil {
 		text := r.Err.Error()
@@ -30,8 +30,8 @@ func newResultRow(r Result) resultRow {
 	if len(r.Rounds) == 0 {
 		return row
 	}
-	ours, theirs := r.Medians()
-	measured, met := r.Measured(), r.Goal.Met(r.Measured())
+	ours, theirs := r.medians()
+	measured, met := r.Measured(), r.Goal.met(r.Measured())
 	least, greatest := r.Spread()
 	row.Ours, row.Measured, row.Least, row.Greatest, row.Met = &ours, &measured, &least, &greatest, &met
 	if r.Theirs != (Score{}) {

@@ -8,9 +8,9 @@ import (
 // leaves out the sentences whose rows were not measured.
 func (r *Report) Limits() (sentences []string) {
 	say := func(format string, args ...any) { sentences = append(sentences, fmt.Sprintf(format, args...)) }
-	if p50 := r.Median("append-1", "file", Middle); p50 > 0 {
+	if p50 := r.median("append-1", "file", Middle); p50 > 0 {
 		say("Disk: to write %d bytes and sync them takes %s µs at the median and %s µs at the 99th percentile: no store can take more than %s events/s from one writer here.",
-			eventSize, number(p50), number(r.Median("append-1", "file", Tail)), number(1e6/p50))
+			eventSize, number(p50), number(r.median("append-1", "file", Tail)), number(1e6/p50))
 	}
 	if l := r.loading("append-1"); l.rate > 0 {
 		say("One writer: %s events/s. %s", number(l.rate), l.verdict(r.Cores, "Appends from several sessions at once share a sync."))
@@ -18,7 +18,7 @@ func (r *Report) Limits() (sentences []string) {
 	if l := r.loading("append-64"); l.rate > 0 {
 		say("64 writers: %s events/s. %s", number(l.rate), l.verdict(r.Cores, "More writers at once share a sync."))
 	}
-	if one, all := r.Median("rebuild", "one", Rate), r.Median("rebuild", "all", Rate); one > 0 && all > 0 {
+	if one, all := r.median("rebuild", "one", Rate), r.median("rebuild", "all", Rate); one > 0 && all > 0 {
 		say("Rebuild: %s events/s on one core and %s on %d: %s.", number(one), number(all), r.Cores, gain(all/one, r.Cores))
 	}
 	return sentences
@@ -32,9 +32,9 @@ type loading struct{ rate, floor, syncing, busy float64 }
 // loading returns the medians of a trial, which are 0 if it was not measured.
 func (r *Report) loading(trial string) loading {
 	return loading{
-		rate:  r.Median(trial, "ledger", Rate),
-		floor: r.Median(trial, "file", Rate), syncing: r.Median(trial, "file", Syncing),
-		busy: r.Median(trial, "ledger", Busy),
+		rate:  r.median(trial, "ledger", Rate),
+		floor: r.median(trial, "file", Rate), syncing: r.median(trial, "file", Syncing),
+		busy: r.median(trial, "ledger", Busy),
 	}
 }
 

@@ -93,7 +93,7 @@ func (g *Ground) killUnderLoad(ctx context.Context, dir string) error {
 	killed := cmd.Process.Kill()
 	ended := cmd.Wait()
 	if line != loaded {
-		return errors.Join(fmt.Errorf("it said %q", line), err, ended)
+		return errors.Join(fmt.Errorf("read %q instead of the line that reports the load", line), err, ended)
 	}
 	return killed
 }
@@ -110,14 +110,14 @@ func load(ctx context.Context, g *Ground) (Sample, error) {
 	}
 	d := newDriver(l, 64)
 	enough := int64(g.Count(tail))
-	said := false
+	reported := false
 	for {
 		goOn := counted(enough)
 		if _, err := d.run(ctx, goOn); err != nil {
 			return nil, errors.Join(err, l.Close())
 		}
-		if !said {
-			said = true
+		if !reported {
+			reported = true
 			if _, err := io.WriteString(g.bench.out, loaded); err != nil {
 				return nil, err
 			}

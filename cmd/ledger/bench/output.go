@@ -119,7 +119,7 @@ func besideOutput(size int64) func(context.Context, *Ground) (Rig, error) {
 		d, text := newDriver(l, writers), textOf(g.Bytes(4<<20))
 		run := func(ctx context.Context) (Sample, error) {
 			if size == 0 {
-				return d.run(ctx, timed(g.Span(time.Second)))
+				return d.run(ctx, timed(g.span(time.Second)))
 			}
 			var over atomic.Bool
 			var kept error

@@ -2,9 +2,9 @@ package bench
 
 // Own returns the table of the rows that need no other module: the store against
 // floors.
-func Own() Table {
-	t := Table{}
-	for _, part := range []Table{appends(), settlings(), weights(), rebuilds(), deliveries(), openings(), outputRows(), memories()} {
+func Own() Suite {
+	t := Suite{}
+	for _, part := range []Suite{appends(), settlings(), weights(), rebuilds(), deliveries(), openings(), outputRows(), memories()} {
 		t = t.With(part)
 	}
 	return t
@@ -14,7 +14,7 @@ func Own() Table {
 func ours(r Reading) Score { return Score{"ledger", r} }
 
 // appends compares durable appends with a bare file.
-func appends() Table {
+func appends() Suite {
 	const each, grouped, flat = "one file, write and fdatasync for each event", "one file with group commit", "one file with group commit, written over in place"
 	many := func(writers int) []Contestant {
 		return []Contestant{
@@ -23,7 +23,7 @@ func appends() Table {
 		}
 	}
 	file, over := func(r Reading) Score { return Score{"file", r} }, func(r Reading) Score { return Score{"flat", r} }
-	return Table{
+	return Suite{
 		Trials: []Trial{
 			{"append-1", []Contestant{{"ledger", Appending(1, OpenLedger)}, {"file", Appending(1, openPerEvent)}}},
 			{"append-64", many(64)}, {"append-256", many(256)},
@@ -41,8 +41,8 @@ func appends() Table {
 }
 
 // settlings compares the settlement of a call with one append.
-func settlings() Table {
-	return Table{
+func settlings() Suite {
+	return Suite{
 		Trials: []Trial{
 			{"settle-1", []Contestant{{"ledger", settling(1)}, {"append", Appending(1, OpenLedger)}}},
 			{"settle-64", []Contestant{{"ledger", settling(64)}, {"append", Appending(64, OpenLedger)}}},
@@ -55,8 +55,8 @@ func settlings() Table {
 }
 
 // weights compares the bytes on disk with those of the events.
-func weights() Table {
-	return Table{
+func weights() Suite {
+	return Suite{
 		Trials: []Trial{{"weight", []Contestant{{"ledger", weighing}}}},
 		Rows: []Row{
 			{"bytes-written", "bytes written for an event until compaction rests", "bytes of its JSON", "weight", ours(Written), ours(Payload), AtMost(2.5)},
@@ -66,9 +66,9 @@ func weights() Table {
 }
 
 // rebuilds compares the rebuild of a projection with the decoding of JSON.
-func rebuilds() Table {
+func rebuilds() Suite {
 	const floor = "encoding/json decode of the payloads alone, one core"
-	return Table{
+	return Suite{
 		Trials: []Trial{{"rebuild", []Contestant{
 			{"one", overHistory(rebuild(1))}, {"all", overHistory(rebuild(0))}, {"json", overHistory(decodePayloads)},
 		}}},
@@ -80,8 +80,8 @@ func rebuilds() Table {
 }
 
 // deliveries compares the latency of a delivery with that of the append.
-func deliveries() Table {
-	return Table{
+func deliveries() Suite {
+	return Suite{
 		Trials: []Trial{{"follow", []Contestant{{"append", following(0)}, {"one", following(1)}, {"thousand", following(1000)}}}},
 		Rows: []Row{
 			{"follow-1", "p50 from append to delivery, 1 follower", "p50 of the append itself", "follow", Score{"one", Middle}, Score{"append", Middle}, AtMost(1.2)},
@@ -91,9 +91,9 @@ func deliveries() Table {
 }
 
 // openings compares the opening of a large store with that of a small one.
-func openings() Table {
+func openings() Suite {
 	const small = "the same with 50,000 events"
-	return Table{
+	return Suite{
 		Trials: []Trial{
 			{"open-closed", []Contestant{{"large", openingClosed("large", 5_000_000)}, {"small", openingClosed("small", 50_000)}}},
 			{"open-killed", []Contestant{{"large", openingKilled("large", 5_000_000)}, {"small", openingKilled("small", 50_000)}}},
@@ -107,8 +107,8 @@ func openings() Table {
 
 // outputRows compares outputs with plain files, and appends with and without an
 // output being written.
-func outputRows() Table {
-	t := Table{
+func outputRows() Suite {
+	t := Suite{
 		Trials: []Trial{{"stall", []Contestant{{"beside", besideOutput(256 << 20)}, {"alone", besideOutput(0)}}}},
 		Rows: []Row{{
 			"append-beside-output", "p99 of appends, 8 writers, while a 256 MiB output is written", "without it",
@@ -121,7 +121,7 @@ func outputRows() Table {
 		goal  float64
 	}{{"64KiB", 64 << 10, 2}, {"1MiB", 1 << 20, 1}, {"16MiB", 16 << 20, 0.45}, {"256MiB", 256 << 20, 0.4}} {
 		id := "output-" + o.words
-		t = t.With(Table{
+		t = t.With(Suite{
 			Trials: []Trial{{id, []Contestant{{"ledger", keeping(o.size)}, {"file", filing(o.size)}}}},
 			Rows:   []Row{{id, "write an output of " + o.words + ", durable", "a plain file, fsync of it and its folder", id, ours(Flow), Score{"file", Flow}, AtLeast(o.goal)}},
 		})
@@ -131,8 +131,8 @@ func outputRows() Table {
 
 // memories bounds the memory of processes that do one task. Its rows compare no
 // contestants.
-func memories() Table {
-	t := Table{}
+func memories() Suite {
+	t := Suite{}
 	for _, m := range []struct {
 		task, words string
 		contestant  Contestant
@@ -144,7 +144,7 @@ func memories() Table {
 		{"memory-output", "peak memory, an output of 1 GiB", Contestant{"ledger", apart("memory-output", emptyFolder)}, 256},
 		{"memory-caches", "memory held after a read of 1,000,000 events", Contestant{"ledger", apart("memory-caches", withHistory)}, 64},
 	} {
-		t = t.With(Table{
+		t = t.With(Suite{
 			Trials: []Trial{{m.task, []Contestant{m.contestant}}},
 			Rows:   []Row{{m.task, m.words, "MiB of a process of its own", m.task, ours(Peak), Score{}, AtMost(m.goal)}},
 		})

@@ -13,29 +13,29 @@ import (
 	"unicode/utf8"
 )
 
-// A Pair holds the readings of both sides of a row in one round, and their ratio.
+// A pair holds the readings of both sides of a row in one round, and their ratio.
 // The ratio is Ours for a row that is not a comparison.
-type Pair struct{ Ours, Theirs, Ratio float64 }
+type pair struct{ Ours, Theirs, Ratio float64 }
 
 // A Result is a row with its measurements.
 type Result struct {
 	Row
-	Rounds []Pair // empty if Err is not nil
+	Rounds []pair // empty if Err is not nil
 	Err    error  // the error of a contestant; nil: measured
 }
 
 // Measured returns the median of the ratios, and 0 without rounds.
-func (r Result) Measured() float64 { return median(r.column(func(p Pair) float64 { return p.Ratio })) }
+func (r Result) Measured() float64 { return median(r.column(func(p pair) float64 { return p.Ratio })) }
 
-// Medians returns the medians of both sides. Theirs is 0 for a row that is not a
+// medians returns the medians of both sides. Theirs is 0 for a row that is not a
 // comparison.
-func (r Result) Medians() (ours, theirs float64) {
-	return median(r.column(func(p Pair) float64 { return p.Ours })), median(r.column(func(p Pair) float64 { return p.Theirs }))
+func (r Result) medians() (ours, theirs float64) {
+	return median(r.column(func(p pair) float64 { return p.Ours })), median(r.column(func(p pair) float64 { return p.Theirs }))
 }
 
 // Spread returns the smallest and the greatest ratio. It panics without rounds.
 func (r Result) Spread() (least, greatest float64) {
-	ratios := r.column(func(p Pair) float64 { return p.Ratio })
+	ratios := r.column(func(p pair) float64 { return p.Ratio })
 	return slices.Min(ratios), slices.Max(ratios)
 }
 
@@ -45,14 +45,14 @@ func (r Result) Verdict() string {
 	switch {
 	case r.Err != nil || len(r.Rounds) == 0:
 		return "–"
-	case r.Goal.Met(r.Measured()):
+	case r.Goal.met(r.Measured()):
 		return "✓"
 	}
 	return "✗"
 }
 
 // column returns one value of each round.
-func (r Result) column(of func(Pair) float64) []float64 {
+func (r Result) column(of func(pair) float64) []float64 {
 	values := make([]float64, len(r.Rounds))
 	for i, p := range r.Rounds {
 		values[i] = of(p)
@@ -119,9 +119,9 @@ func (r *Report) note(trial string, entrants []*entrant, rows []Row) {
 	}
 }
 
-// Median returns the median of a reading of a contestant, and 0 if it was not
+// median returns the median of a reading of a contestant, and 0 if it was not
 // measured.
-func (r *Report) Median(trial, contestant string, reading Reading) float64 {
+func (r *Report) median(trial, contestant string, reading Reading) float64 {
 	return r.medians[Score{trial + "/" + contestant, reading}]
 }
 
@@ -174,13 +174,13 @@ func (r Result) cells() []string {
 		return []string{r.ID, r.Measure, r.Against, "", "", r.Goal.String(), "", "", "–"}
 	}
 	least, greatest := r.Spread()
-	ours, theirs := r.Medians()
+	ours, theirs := r.medians()
 	compared := ""
 	if r.Theirs != (Score{}) {
-		compared = number(theirs) + " " + r.Theirs.Reading.Unit()
+		compared = number(theirs) + " " + r.Theirs.Reading.unit()
 	}
 	return []string{
-		r.ID, r.Measure, r.Against, number(ours) + " " + r.Ours.Reading.Unit(), compared,
+		r.ID, r.Measure, r.Against, number(ours) + " " + r.Ours.Reading.unit(), compared,
 		r.Goal.String(), number(r.Measured()), number(least) + "–" + number(greatest), r.Verdict(),
 	}
 }
@@ -234,7 +234,7 @@ func (r *Report) WriteCSV(to io.Writer) error {
 				theirs = exact(p.Theirs)
 			}
 			lines = append(lines, []string{
-				result.ID, strconv.Itoa(i + 1), exact(p.Ours), theirs, result.Ours.Reading.Unit(), exact(p.Ratio), result.Goal.plain(),
+				result.ID, strconv.Itoa(i + 1), exact(p.Ours), theirs, result.Ours.Reading.unit(), exact(p.Ratio), result.Goal.plain(),
 			})
 		}
 	}

@@ -33,8 +33,8 @@ var units = [...]string{
 	Written: "B", Resting: "B", Payload: "B", Busy: "cores", Syncing: "of 1",
 }
 
-// Unit returns the unit of r, as tables and CSV files print it.
-func (r Reading) Unit() string { return units[r] }
+// unit returns the unit of r, as tables and CSV files print it.
+func (r Reading) unit() string { return units[r] }
 
 // A Sample holds the readings of a contestant in one round.
 type Sample map[Reading]float64
@@ -51,8 +51,8 @@ func AtLeast(bound float64) Goal { return Goal{bound, false} }
 // AtMost returns a goal with an upper bound.
 func AtMost(bound float64) Goal { return Goal{bound, true} }
 
-// Met reports whether a ratio reaches the goal.
-func (g Goal) Met(ratio float64) bool {
+// met reports whether a ratio reaches the goal.
+func (g Goal) met(ratio float64) bool {
 	if g.most {
 		return ratio <= g.bound
 	}
@@ -97,16 +97,16 @@ type Row struct {
 	Goal    Goal
 }
 
-// A Table is the trials and the rows of a benchmark.
-type Table struct {
+// A Suite is the trials and the rows of a benchmark.
+type Suite struct {
 	Trials []Trial
 	Rows   []Row
 }
 
 // With returns a table with the trials and rows of t and more. A trial in both gets
 // the contestants of both.
-func (t Table) With(more Table) Table {
-	sum := Table{Trials: slices.Clone(t.Trials), Rows: slices.Concat(t.Rows, more.Rows)}
+func (t Suite) With(more Suite) Suite {
+	sum := Suite{Trials: slices.Clone(t.Trials), Rows: slices.Concat(t.Rows, more.Rows)}
 	for _, trial := range more.Trials {
 		at := slices.IndexFunc(sum.Trials, func(have Trial) bool { return have.Name == trial.Name })
 		if at < 0 {
@@ -124,7 +124,7 @@ var ErrBadTable = errors.New("table is not valid")
 
 // Valid returns nil if every row has a unique ID, descriptions, a goal and existing
 // contestants, and an ErrBadTable that names the first violation otherwise.
-func (t Table) Valid() error {
+func (t Suite) Valid() error {
 	seen := map[string]bool{}
 	for _, r := range t.Rows {
 		switch {
@@ -144,7 +144,7 @@ func (t Table) Valid() error {
 
 // has reports whether a trial exists and has the contestant of s, and s has a
 // reading.
-func (t Table) has(trial string, s Score) bool {
+func (t Suite) has(trial string, s Score) bool {
 	return s.Reading != 0 && slices.ContainsFunc(t.Trials, func(have Trial) bool {
 		return have.Name == trial && slices.ContainsFunc(have.Contestants, func(c Contestant) bool { return c.Name == s.Contestant })
 	})

@@ -39,8 +39,8 @@ type bench struct {
 	rounds   int // at least 1
 	scale    float64
 	progress func(string)
-	out      io.Writer        // of Child, for tasks that report progress; nil in Run
-	made     map[string]*kept // the data sets made so far, by name
+	out      io.Writer           // of Child, for tasks that report progress; nil in Run
+	made     map[string]*dataSet // the data sets made so far, by name
 }
 
 // need is the greatest disk space that the whole table takes at scale 1, in bytes.
@@ -51,7 +51,7 @@ const need = 8 << 30
 // far.
 //
 // A contestant that fails does not fail the run: its rows have no verdict.
-func Run(ctx context.Context, t Table, c Config) (report *Report, err error) {
+func Run(ctx context.Context, t Suite, c Config) (report *Report, err error) {
 	report = &Report{Cores: runtime.GOMAXPROCS(0), Scale: c.Scale, Began: time.Now()}
 	if report.Scale == 0 {
 		report.Scale = 1
@@ -87,7 +87,7 @@ func Run(ctx context.Context, t Table, c Config) (report *Report, err error) {
 
 // newBench checks Dir and makes the temporary folder, which the caller removes.
 func newBench(c Config, scale float64) (*bench, error) {
-	b := &bench{child: c.Child, rounds: c.Rounds, scale: scale, progress: c.Progress, made: map[string]*kept{}}
+	b := &bench{child: c.Child, rounds: c.Rounds, scale: scale, progress: c.Progress, made: map[string]*dataSet{}}
 	if b.rounds == 0 {
 		b.rounds = 5
 	}
@@ -115,7 +115,7 @@ func newBench(c Config, scale float64) (*bench, error) {
 
 // chosen returns the rows whose ID matches, and their trials with only the
 // contestants that the rows compare.
-func (t Table) chosen(only *regexp.Regexp) (trials []Trial, rows []Row) {
+func (t Suite) chosen(only *regexp.Regexp) (trials []Trial, rows []Row) {
 	for _, r := range t.Rows {
 		if only == nil || only.MatchString(r.ID) {
 			rows = append(rows, r)

@@ -26,7 +26,7 @@ func settling(sessions int) func(context.Context, *Ground) (Rig, error) {
 			return nil, errors.Join(err, l.Close())
 		}
 		d := newDriver(s, sessions)
-		return NewRig(func(ctx context.Context) (Sample, error) { return d.run(ctx, timed(g.Span(time.Second))) }, l.Close), nil
+		return NewRig(func(ctx context.Context) (Sample, error) { return d.run(ctx, timed(g.span(time.Second))) }, l.Close), nil
 	}
 }
 
@@ -36,7 +36,7 @@ type settler struct {
 	turn     *registry.Materialization // offers the no-op tool to all sessions
 	mint     *domain.Mint
 	agents   []domain.Invocation // one for each session
-	journals []*journal          // one for each session
+	journals []*settlerJournal   // one for each session
 }
 
 // newSettler registers the no-op tool and returns a settler of new sessions. The
@@ -89,10 +89,10 @@ func (s *settler) Append(ctx context.Context, session, n int, _ []byte) error {
 // Close does nothing: the caller of newSettler closes the ledger.
 func (s *settler) Close() error { return nil }
 
-// A journal is a registry.Journal that writes as the runner's does: to the stream of
+// A settlerJournal is a registry.Journal that writes as the runner's does: to the stream of
 // the session, through its only writer, with a cache of the recorded calls of the
 // latest reply.
-type journal struct {
+type settlerJournal struct {
 	writer *events.Writer
 	mu     struct {
 		sync.Mutex
@@ -102,14 +102,14 @@ type journal struct {
 }
 
 // newJournal returns a journal that appends through w.
-func newJournal(w *events.Writer) *journal {
-	j := &journal{writer: w}
+func newJournal(w *events.Writer) *settlerJournal {
+	j := &settlerJournal{writer: w}
 	j.mu.recorded = map[domain.CallID]registry.Recorded{}
 	return j
 }
 
 // Recorded returns the recorded state of a call. A new reply clears the cache.
-func (j *journal) Recorded(_ context.Context, m domain.MessageID, c domain.CallID) (registry.Recorded, error) {
+func (j *settlerJournal) Recorded(_ context.Context, m domain.MessageID, c domain.CallID) (registry.Recorded, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if m != j.mu.reply {
@@ -120,7 +120,7 @@ func (j *journal) Recorded(_ context.Context, m domain.MessageID, c domain.CallI
 }
 
 // note changes the cached state of a call.
-func (j *journal) note(c domain.CallID, change func(*registry.Recorded)) {
+func (j *settlerJournal) note(c domain.CallID, change func(*registry.Recorded)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r := j.mu.recorded[c]
@@ -129,7 +129,7 @@ func (j *journal) note(c domain.CallID, change func(*registry.Recorded)) {
 }
 
 // Begin appends the start of a call.
-func (j *journal) Begin(ctx context.Context, start events.Draft) error {
+func (j *settlerJournal) Begin(ctx context.Context, start events.Draft) error {
 	e := start.Event.(events.CallStarted)
 	j.note(e.Call, func(r *registry.Recorded) { r.Began = true })
 	_, err := j.writer.Append(ctx, start)
@@ -137,7 +137,7 @@ func (j *journal) Begin(ctx context.Context, start events.Draft) error {
 }
 
 // Settle appends the settlement of a call and caches it.
-func (j *journal) Settle(ctx context.Context, end events.Draft) error {
+func (j *settlerJournal) Settle(ctx context.Context, end events.Draft) error {
 	if _, err := j.writer.Append(ctx, end); err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (j *journal) Settle(ctx context.Context, end events.Draft) error {
 }
 
 // Late appends a result that arrived after the settlement.
-func (j *journal) Late(ctx context.Context, late events.Draft) error {
+func (j *settlerJournal) Late(ctx context.Context, late events.Draft) error {
 	_, err := j.writer.Append(ctx, late)
 	return err
 }

@@ -65,8 +65,8 @@ func (g *Ground) Count(n int) int { return min(n, max(int(float64(n)*g.bench.sca
 // least is the smallest result of Count for a greater n.
 const least = 64
 
-// Span scales a duration, to at least 5 ms but not above d.
-func (g *Ground) Span(d time.Duration) time.Duration {
+// span scales a duration, to at least 5 ms but not above d.
+func (g *Ground) span(d time.Duration) time.Duration {
 	return min(d, max(time.Duration(float64(d)*g.bench.scale), 5*time.Millisecond))
 }
 
@@ -132,7 +132,7 @@ func (e *entrant) run(ctx context.Context) {
 
 // scores returns the pairs of a row, one for each round. It returns the error of
 // either entrant.
-func scores(entrants []*entrant, r Row) (pairs []Pair, err error) {
+func scores(entrants []*entrant, r Row) (pairs []pair, err error) {
 	ours, err := found(entrants, r.Ours)
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func scores(entrants []*entrant, r Row) (pairs []Pair, err error) {
 		return nil, err
 	}
 	for round, sample := range ours.samples {
-		p := Pair{Ours: sample[r.Ours.Reading]}
+		p := pair{Ours: sample[r.Ours.Reading]}
 		p.Ratio = p.Ours
 		if theirs != nil {
 			p.Theirs = theirs.samples[round][r.Theirs.Reading]

@@ -83,8 +83,8 @@ func unansweredPrompts(s *conversation.State) int {
 	return n
 }
 
-// A RunResult is the JSON result of run and resume.
-type RunResult struct {
+// A sessionSummary is the JSON result of run and resume.
+type sessionSummary struct {
 	Session  domain.SessionID `json:"session"`
 	Calls    int              `json:"calls"`
 	Open     int              `json:"open"`     // calls without a settlement
@@ -110,8 +110,8 @@ func (l *Launcher) showRun(ctx context.Context, s *stores.Store, session domain.
 }
 
 // resultOf returns the result of a conversation.
-func resultOf(c *conversation.State) RunResult {
-	r := RunResult{Session: c.Session, Outcomes: map[string]int{}}
+func resultOf(c *conversation.State) sessionSummary {
+	r := sessionSummary{Session: c.Session, Outcomes: map[string]int{}}
 	for _, m := range c.Messages {
 		if m.Reply == nil {
 			continue
@@ -133,7 +133,7 @@ func resultOf(c *conversation.State) RunResult {
 }
 
 // countOutcomes returns the number of calls and of each outcome, for a person.
-func countOutcomes(r RunResult) string {
+func countOutcomes(r sessionSummary) string {
 	parts := []string{render.Count(r.Calls, "call")}
 	for _, o := range domain.Outcomes() {
 		if n := r.Outcomes[o.String()]; n > 0 {
