@@ -102,7 +102,7 @@ func (c Config) withDefaults() (Config, error) {
 	case c.Grace < 0:
 		return c, fmt.Errorf("%w: Grace is %v", ErrBadConfig, c.Grace)
 	case c.CaptureLimit < 0 || c.CaptureLimit == 1:
-		return c, fmt.Errorf("%w: Capture is %d, which is not 0 or at least 2", ErrBadConfig, c.CaptureLimit)
+		return c, fmt.Errorf("%w: CaptureLimit is %d, which is not 0 or at least 2", ErrBadConfig, c.CaptureLimit)
 	}
 	if c.Shell == "" {
 		c.Shell = defaultShell

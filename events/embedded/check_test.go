@@ -204,7 +204,7 @@ func TestACheckNamesTheRecordsThatAreDamaged(t *testing.T) {
 		},
 		"a strange key": {
 			func(db *pebble.DB) error { return db.Set([]byte("x/1"), nil, pebble.Sync) },
-			[]string{`0 0  0 the key "x/1" is none of a store`},
+			[]string{`0 0  0 the key "x/1" does not belong to a store`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

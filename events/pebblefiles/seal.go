@@ -280,7 +280,7 @@ func parseSeal(text []byte) (end uint64, lines []sealLine, err error) {
 			size, e := strconv.ParseInt(words[2], 10, 64)
 			lines, err = append(lines, sealLine{words[1], size, words[3]}), e
 		default:
-			return bad("it makes no sense")
+			return bad("it is not valid")
 		}
 		if err != nil {
 			return bad(err.Error())

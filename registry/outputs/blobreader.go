@@ -213,7 +213,7 @@ func chunkIn(db *pebble.DB, h blobHeader, index int64, to []byte) ([]byte, error
 		return nil, damaged(offset, fmt.Sprintf("a chunk has %d bytes where %d were kept", len(value)-crcSize, want))
 	}
 	if binary.BigEndian.Uint32(value) != checksum(key, value[crcSize:]) {
-		return nil, damaged(offset, "the checksum of a chunk is wrong")
+		return nil, damaged(offset, "a chunk does not match its checksum")
 	}
 	return append(to, value[crcSize:]...), nil
 }

@@ -75,7 +75,7 @@ func redact(err error) error {
 	case err == nil:
 		return nil
 	case pebble.IsCorruptionError(err):
-		return &redactedError{"checksum or structure of the database is wrong", err}
+		return &redactedError{"checksum or structure of the database is damaged", err}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	}

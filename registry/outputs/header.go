@@ -160,7 +160,7 @@ func decodeHeader(ref domain.Ref, b []byte) (blobHeader, error) {
 	}
 	b, sum := b[:len(b)-crcSize], binary.BigEndian.Uint32(b[len(b)-crcSize:])
 	if checksum(headerKey(ref), b) != sum {
-		return blobHeader{}, fmt.Errorf("%v: %w: the checksum of its record is wrong", ref, ErrDamaged)
+		return blobHeader{}, fmt.Errorf("%v: %w: its record does not match its checksum", ref, ErrDamaged)
 	}
 	h := blobHeader{state: state(b[1]), blob: binary.BigEndian.Uint64(b[2:]), chunk: binary.BigEndian.Uint32(b[10:])}
 	h.retained = domain.Retained{
@@ -173,7 +173,7 @@ func decodeHeader(ref domain.Ref, b []byte) (blobHeader, error) {
 	mime, rest, ok := cutText(b[headerFixedSize:])
 	policy, rest, ok2 := cutText(rest)
 	if !ok || !ok2 || len(rest) != 0 || h.state < unconfirmed || h.state > pruned || h.chunk == 0 || h.retained.Bytes < 0 {
-		return blobHeader{}, fmt.Errorf("%v: %w: its record makes no sense", ref, ErrDamaged)
+		return blobHeader{}, fmt.Errorf("%v: %w: its record is not valid", ref, ErrDamaged)
 	}
 	h.retained.MIME, h.policy = mime, policy
 	if h.state == pruned {

@@ -51,7 +51,7 @@ func (k *check) eachIndex(ctx context.Context, do func(events.Stream, events.Rev
 		}
 		key := it.Key()
 		if len(key) < 2+1+8 || key[len(key)-9] != 0 {
-			broke(fmt.Errorf("a key of %d bytes is none of an index", len(key)))
+			broke(fmt.Errorf("a key of %d bytes is not an index key", len(key)))
 			continue
 		}
 		seq := uint64(0)
@@ -139,7 +139,7 @@ func (k *check) checkOthers(ctx context.Context) error {
 			k.checkOther(it, bounds[0] == "c/")
 		}
 		if err := it.Close(); err != nil {
-			k.report(Finding{Detail: "what stands beside the records cannot be read: " + err.Error()})
+			k.report(Finding{Detail: "keys other than records cannot be read: " + err.Error()})
 		}
 	}
 	return nil
@@ -150,7 +150,7 @@ func (k *check) checkOther(it *pebble.Iterator, checkpoint bool) {
 	value, err := it.ValueAndErr()
 	switch {
 	case !checkpoint:
-		k.report(Finding{Detail: fmt.Sprintf("the key %q is none of a store", it.Key())})
+		k.report(Finding{Detail: fmt.Sprintf("the key %q does not belong to a store", it.Key())})
 		return
 	case err == nil && k.Checkpoint != nil:
 		err = k.Checkpoint(string(it.Key()[2:]), value)
