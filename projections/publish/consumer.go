@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 )
 
@@ -48,25 +47,6 @@ type LastError struct {
 	Text string    `json:"text"`
 	Time time.Time `json:"time"`
 }
-
-// A DeadLetter identifies a record that the target refused, and without which the
-// publication continued. The record itself stays in the store.
-type DeadLetter struct {
-	Event    domain.EventID  `json:"event"`
-	Kind     string          `json:"kind"`
-	Stream   events.Stream   `json:"stream"`
-	Revision events.Revision `json:"revision"`
-	Position events.Position `json:"position"`
-	// Tries counts the attempts, with the ones of earlier retries.
-	Tries int `json:"tries"`
-	// LastError is the error of the last attempt.
-	LastError LastError `json:"trouble"`
-	// Retry reports that a run is to publish the record again.
-	Retry bool `json:"again,omitempty"`
-}
-
-// is reports whether p refers to the record e.
-func (p DeadLetter) is(e events.Entry) bool { return p.Event == e.ID && p.Position == e.Position }
 
 // copy returns a copy of c that shares no memory that a run changes.
 func (c ConsumerState) copy() ConsumerState {

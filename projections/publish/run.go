@@ -337,39 +337,6 @@ func (r *relayRun) advanceLocked() {
 	}
 }
 
-// deadLetter adds a record to the dead letters of the consumer, or updates its entry
-// if it is one already, and finishes the record. At a limit of the policy it instead
-// returns an ErrTooManyDeadLetters and leaves the record unfinished, so that the next
-// run begins with it or before it. tries is the number of attempts that count against
-// the record, and err the error of the last attempt.
-func (r *relayRun) deadLetter(p outgoing, tries int, err error) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	c := &r.mu.consumer
-	letter := DeadLetter{
-		Event: p.entry.ID, Kind: p.entry.Kind, Stream: p.entry.Stream, Revision: p.entry.Revision, Position: p.entry.Position,
-		Tries: tries, LastError: r.recordErrorLocked(err),
-	}
-	at := slices.IndexFunc(c.DeadLetters, func(q DeadLetter) bool { return q.is(p.entry) })
-	switch {
-	case at >= 0:
-		letter.Tries += c.DeadLetters[at].Tries
-		c.DeadLetters[at] = letter
-	case r.mu.consecutive >= r.policy.MaxConsecutive:
-		return fmt.Errorf("%w: %d in a row, the last because of: %w", ErrTooManyDeadLetters, r.mu.consecutive, err)
-	case len(c.DeadLetters) >= r.policy.MaxDeadLetters:
-		return fmt.Errorf("%w: %d, the last because of: %w", ErrTooManyDeadLetters, len(c.DeadLetters), err)
-	default:
-		r.mu.consecutive++
-		c.DeadLetters = append(c.DeadLetters, letter)
-	}
-	r.releaseLocked(p)
-	r.mu.unsaved++
-	r.advanceLocked()
-	signal(r.saveSoon)
-	return nil
-}
-
 // recordErrorLocked sets the last error of the consumer, with the time, and returns
 // it. The caller holds mu.
 func (r *relayRun) recordErrorLocked(err error) LastError {
