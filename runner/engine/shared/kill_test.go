@@ -269,8 +269,13 @@ func TestStoppedHoldersAreWaitedFor(t *testing.T) {
 				}
 				late <- err
 			}()
-			if w := <-notified; w.Owner.PID != holder.cmd.Process.Pid || !w.Stopped {
-				t.Errorf("waiting for %v, want the stopped process %d", w, holder.cmd.Process.Pid)
+			select {
+			case w := <-notified:
+				if w.Owner.PID != holder.cmd.Process.Pid || !w.Stopped {
+					t.Errorf("waiting for %v, want the stopped process %d", w, holder.cmd.Process.Pid)
+				}
+			case err := <-late:
+				t.Fatalf("Open = %v, and reported no wait for the stopped process %d", err, holder.cmd.Process.Pid)
 			}
 			if err := holder.cmd.Process.Signal(end); err != nil {
 				t.Fatal(err)
