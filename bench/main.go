@@ -21,10 +21,10 @@ func main() {
 // table returns all rows: the ones of package cmd/ledger/bench and the ones of peers.
 func table() bench.Suite { return bench.Own().With(peers()) }
 
-// peers returns the trials and rows that compare the embedded store with another
-// database. A trial whose name package cmd/ledger/bench also uses adds its
-// contestants to that trial, so that all run in the same rounds. docs/performance.md
-// discusses the results.
+// peers returns the trials and rows that compare the embedded store with other databases.
+// If package cmd/ledger/bench has a trial of the same name, the contestants are added to
+// that trial, so that all of them run in the same rounds. docs/performance.md discusses
+// the results.
 func peers() bench.Suite {
 	ledger := func(r bench.Reading) bench.Score { return bench.Score{Contestant: "ledger", Reading: r} }
 	rate := func(contestant string) bench.Score { return bench.Score{Contestant: contestant, Reading: bench.Rate} }

@@ -90,9 +90,9 @@ func (b *broker) Close() error {
 	return nil
 }
 
-// scanned is the number of events that the consumer reads, scaled. It is less than
-// the whole history, because the consumer is slow and all events are alike: the rate
-// does not depend on the number.
+// scanned is the number of events that the consumer reads at scale 1. It is less than the
+// whole history, because the consumer is slow. All events are alike, so the rate does not
+// depend on their number.
 const scanned = 200_000
 
 // scanNATS returns a contestant whose consumer reads the headers of the events in

@@ -13,10 +13,10 @@ import (
 )
 
 // A pebbleDB is a Pebble that receives the same writes as the Pebble of the embedded
-// store: for each event a value under its position, an entry under its stream, and as
-// many bytes. All waiting events are committed in one synced batch. It has no check
-// of lengths, no checksum and no encoding, so it is the lower bound of the store's
-// work.
+// store. It writes for each event a value under its position and an entry under its
+// stream, of the same sizes as the store does. It commits all waiting events in one
+// synced batch. It checks no lengths, computes no checksums and encodes no records, so
+// its time is the lower bound of the store's.
 type pebbleDB struct {
 	*bench.GroupCommitter            // collects concurrent appends into batches
 	db                    *pebble.DB // owned

@@ -204,9 +204,10 @@ func (h *acquiredPath) verifiedHandle() (*workspace.Handle, error) {
 	return h.handle, h.handle.Verify()
 }
 
-// assertExternal asks for external_directory if the path lies outside the workspace, and
-// returns nil otherwise. The answer always allows the directory and everything below it,
-// except for the root of the file system, which is never saved.
+// assertExternal asks for the permission external_directory if the path lies outside the
+// workspace, and returns nil otherwise. The answer "always" allows the directory and
+// everything below it from then on. An approval for the root of the file system is never
+// saved.
 func (c Config) assertExternal(ctx context.Context, inv domain.Invocation, h *acquiredPath) error {
 	t := h.resolved
 	if t.External == "" {
@@ -231,8 +232,8 @@ func (c Config) assertPermission(ctx context.Context, inv domain.Invocation, h *
 }
 
 // assertOne asks for an action on one resource. metadata is encoded as JSON into the
-// record of the request. The answer always allows the action on every resource. preview
-// makes the text that a person sees; it may be nil.
+// record of the request. The answer "always" allows the action on every resource from
+// then on. preview returns the text that a person sees; it may be nil.
 func (c Config) assertOne(ctx context.Context, inv domain.Invocation, h *acquiredPath, action, resource string, metadata any, show func(context.Context) (domain.Preview, error)) error {
 	data, err := json.Marshal(metadata)
 	if err != nil {

@@ -70,9 +70,9 @@ func (g globTool) tool() (domain.Tool, error) {
 	})
 }
 
-// glob executes one call. It asks for the pattern, lists the directory without ignored
-// files, matches the names, withholds files that the call may not read and returns the
-// rest sorted by path, up to the limits.
+// glob executes one call. It asks for permission to list files by the pattern, lists the
+// directory without ignored files and matches their names. It withholds files that the
+// call may not read, and returns the others sorted by path, up to the limits.
 func (g globTool) glob(ctx context.Context, in globArgs, inv domain.Invocation) (globResult, error) {
 	pattern, err := parsePattern(in.Pattern)
 	if err != nil {
@@ -124,9 +124,10 @@ func (g globTool) glob(ctx context.Context, in globArgs, inv domain.Invocation) 
 // lister returns the fileLister of the workspace.
 func (c Config) lister() fileLister { return fileLister{c.Workspace, c.SearchProgram} }
 
-// acquireDirectory resolves where, which is the workspace if empty, opens it and asks
-// for external_directory if it lies outside. It returns a pathUnusable for an invalid
-// path and the error of the permission otherwise. The caller releases the result.
+// acquireDirectory resolves and opens the directory at the path where; an empty path is
+// the workspace. It asks for external_directory if the directory lies outside the
+// workspace. It returns a pathUnusable if the path cannot be resolved or opened, and the
+// error of the permission unchanged. The caller releases the result.
 func (c Config) acquireDirectory(ctx context.Context, inv domain.Invocation, where string) (*acquiredPath, error) {
 	if where == "" {
 		where = "."
@@ -143,9 +144,8 @@ func (c Config) acquireDirectory(ctx context.Context, inv domain.Invocation, whe
 	return held, nil
 }
 
-// A pathUnusable is the error of resolving or opening a path. It distinguishes this
-// error, which becomes a failure for the model, from an error of a permission, which
-// the tools return unchanged.
+// A pathUnusable wraps an error of resolving or opening a path, which becomes a failure
+// for the model. The tools return an error of a permission unchanged instead.
 type pathUnusable struct{ error }
 
 // pathFailure converts a pathUnusable into a failure for the model and returns any other

@@ -59,7 +59,8 @@ const (
 	maxInstruction = 20_000
 	// maxWindow is the largest part of a line that is matched at once, in bytes.
 	maxWindow = 128 << 10
-	// minWindow is the smallest such part, in bytes, for expensive expressions.
+	// minWindow is the smallest part of a line that is matched at once, in bytes. An
+	// expensive expression gets windows of this size.
 	minWindow = 2 << 10
 	// maxSteps bounds the work between two checks of the context: the instructions of
 	// the expression times the bytes of a window. An expression that is too expensive
@@ -85,8 +86,8 @@ func (g grepTool) tool() (domain.Tool, error) {
 	})
 }
 
-// grep executes one call. It compiles the expression, asks for it, and searches the file
-// or the files of the directory that the call may read.
+// grep executes one call. It compiles the expression, asks for permission to search for
+// it, and searches the file, or all files of the directory that the call may read.
 func (g grepTool) grep(ctx context.Context, in grepArgs, inv domain.Invocation) (grepResult, error) {
 	expression, err := compileExpression(in.Pattern)
 	if err != nil {
@@ -253,8 +254,8 @@ func isAnchor(i syntax.Inst) bool {
 // and maxWindow.
 func (e expression) windowSize() int { return min(max(maxSteps/e.size, minWindow), maxWindow) }
 
-// maxSubmatches returns the number of submatches to search for in size bytes. Each
-// search can pass over all of them, so their number is bounded by maxSteps.
+// maxSubmatches returns the number of matches to search for in a window of size bytes.
+// The search for each match can read the whole window, so maxSteps bounds their number.
 func (e expression) maxSubmatches(size int) int {
 	return min(maxSubmatches, max(maxSteps/max(size*e.size, 1), 1))
 }
@@ -372,11 +373,12 @@ func (s *scanner) searchLine(ctx context.Context, lines *bufio.Reader, path stri
 	return size, nil
 }
 
-// searchWindow adds the matches in a window that begins at byte at of a line, and
-// reports whether there are any. At a border of the window that is inside the line,
-// an anchor would match falsely; searchWindow ignores such a match. It also ignores a
-// match that the previous window found. last is true for the window at the end of the
-// line.
+// searchWindow adds to m the matches in text, a window that begins at byte at of a line,
+// and reports whether there are any. last is true for the window at the end of the line.
+//
+// searchWindow ignores a match that the previous window found. It also ignores a match of
+// an anchored expression at a border of the window inside the line, because ^ or $
+// matches there without a line end.
 func (s *scanner) searchWindow(m *grepMatch, text []byte, at int, last bool) (found bool) {
 	if !s.expression.Match(text) {
 		return false

@@ -68,7 +68,7 @@ type readResult struct {
 	Next      int        `json:"next,omitempty"`      // where that begins
 	Entries   []dirEntry `json:"entries,omitempty"`   // directory
 	Data      []byte     `json:"data,omitempty"`      // media
-	// Withheld counts the entries that are not listed: of a directory.
+	// Withheld counts the entries of a directory that the result does not list.
 	Withheld withheldFiles `json:"left_out,omitzero"`
 }
 
@@ -92,8 +92,8 @@ func (r readTool) tool() (domain.Tool, error) {
 	})
 }
 
-// read executes one call: of a managed output if the path is an output reference, of a
-// file or directory otherwise.
+// read executes one call. If the path is an output reference, it reads the managed
+// output; otherwise it reads a file or lists a directory.
 func (r readTool) read(ctx context.Context, in readArgs, inv domain.Invocation) (readResult, error) {
 	if domain.IsRef(in.Path) {
 		return r.readOutput(ctx, in, inv)

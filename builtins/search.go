@@ -162,8 +162,11 @@ func (b *boundedBuffer) Write(p []byte) (int, error) {
 
 // readParentIgnoreFiles reads the ignore files between the root of the workspace and the
 // directory. It discards them if they exclude the directory itself, because the call
-// names it. admits reports a negated pattern (!) in a file other than .gitignore: it can
-// include a file that a lower ignore file excludes, which ripgrep does not see.
+// names it.
+//
+// admits reports that an ignore file other than .gitignore contains a negated pattern
+// (!). Such a pattern can include a file that an ignore file further down excludes.
+// ripgrep does not read the ignore files above the directory, so it would omit that file.
 func (v *treeWalk) readParentIgnoreFiles(root *workspace.Root) (admits bool, err error) {
 	if v.target.External != "" || v.target.Resource == "." {
 		return false, nil
@@ -449,12 +452,12 @@ func countAlternatives(text string) int {
 // matchesPath reports whether a path matches. Wildcards match a leading dot.
 func (p globPattern) matchesPath(name string) bool { return doublestar.MatchUnvalidated(p.text, name) }
 
-// matches reports whether a path matches. A part of the path with a leading dot is
-// matched only by a part of the pattern with a leading dot.
+// matches reports whether a path matches. A wildcard does not match the leading dot of an
+// element of the path.
 func (p globPattern) matches(name string) bool { return p.matchesPath(name) && p.matchesDotNames(name) }
 
-// matchesDotNames reports whether each part of a path with a leading dot is matched by a
-// part of the pattern that writes out the dot.
+// matchesDotNames reports whether each element of a path with a leading dot matches an
+// element of the pattern that has a literal leading dot.
 func (p globPattern) matchesDotNames(name string) bool {
 	for part := range strings.SplitSeq(name, "/") {
 		if part[0] == '.' && !slices.ContainsFunc(p.dotParts, func(q string) bool { return doublestar.MatchUnvalidated(q, part) }) {

@@ -86,7 +86,7 @@ func (c Config) filterPermitted(ctx context.Context, inv domain.Invocation, h *a
 }
 
 // askForFiles requests the permission read for resources on behalf of a search. The
-// answer always allows exactly these files from then on.
+// answer "always" allows exactly these files from then on.
 func (c Config) askForFiles(ctx context.Context, inv domain.Invocation, h *acquiredPath, action string, resources []string) error {
 	metadata, err := json.Marshal(map[string]string{"for": action, "path": h.resolved.Path})
 	if err != nil {

@@ -12,9 +12,9 @@ type Evaluation struct {
 	Effect domain.Effect
 	// Rule is the rule that denies, with Deny. Else it is zero.
 	Rule domain.Rule
-	// Specific reports, with Ask, that the rules name these resources in
-	// particular: an ask rule other than "ask * *" matches one of them, or an
-	// allow rule matches the action. Otherwise it is false.
+	// Specific reports, with Ask, that the rules name the action or these resources in
+	// particular. That is so if an ask rule other than "ask * *" matches a resource, or
+	// if some allow rule matches the action. Specific is false with any other Effect.
 	Specific bool
 }
 
@@ -34,9 +34,10 @@ func EvaluateRules(rules domain.Rules, ask Ask) Evaluation {
 	return v
 }
 
-// specific reports whether a configuration treats an ask as deliberate: rule is more specific
-// than a rule for everything, or some rule allows the action on other resources. rule is the
-// zero Rule if no rule matched.
+// specific reports whether the rules ask about a request on purpose and not by default.
+// That is so if rule, the ask rule that matched, is narrower than "ask * *", or if
+// another rule allows the action on some resources. rule is the zero Rule if no rule
+// matched.
 func specific(rules domain.Rules, rule domain.Rule, action string) bool {
 	if rule.Action != "" && (rule.Action != "*" || rule.Resource != "*") {
 		return true
@@ -44,9 +45,9 @@ func specific(rules domain.Rules, rule domain.Rule, action string) bool {
 	return slices.ContainsFunc(rules, func(r domain.Rule) bool { return r.Effect == domain.Allow && domain.Match(r.Action, action) })
 }
 
-// Check evaluates a request against rules and approvals. It asks no person and records
-// nothing, for a tool that must know which files it may read before it requests permission. It
-// grants nothing; only [Gate.Assert] does.
+// Check evaluates a request against rules and approvals. It does not ask a person, record
+// the request or grant the permission: only [Gate.Assert] grants it. A tool calls Check
+// to learn which files it may read before it requests permission.
 func (g *Gate) Check(inv domain.Invocation, ask Ask) Evaluation {
 	v := EvaluateRules(g.config.Rules(inv.Agent), ask)
 	if v.Effect == domain.Ask && g.evaluate(inv, ask).effect == domain.Allow { // by an approval

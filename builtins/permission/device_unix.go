@@ -65,8 +65,8 @@ func (d *device) discard() bool {
 	return hadInput
 }
 
-// waiter returns a function that waits until the terminal is readable, or ctx
-// ends, and one that releases its resources.
+// waiter returns two functions: wait blocks until the terminal is readable or ctx ends,
+// and stop releases the resources of wait.
 func (d *device) waiter(ctx context.Context) (wait func() error, stop func(), err error) {
 	wake, waker, err := os.Pipe()
 	if err != nil {

@@ -154,8 +154,8 @@ func (g *Gate) evaluate(inv domain.Invocation, ask Ask) ruling {
 	return v
 }
 
-// waitForAnswer waits for the decision of the Approver, or for the answer to another
-// request that also decides this one, and records it.
+// waitForAnswer asks the Approver for a decision and records it. If the answer to another
+// request also decides this one, waitForAnswer records that decision instead.
 func (g *Gate) waitForAnswer(ctx context.Context, r Request) error {
 	asked := g.config.Now()
 	waiting, end := context.WithCancelCause(ctx)
@@ -211,8 +211,9 @@ func resolveAnswer(answer Answer, err, cause error) (Decision, error) {
 	return Decision{}, err
 }
 
-// decision validates an answer and turns it into a Decision. It returns ErrBadWord for a decider
-// that is not ByUser or ByHeadless, and for an invalid scope.
+// decision validates an answer and converts it into a Decision. It returns an
+// ErrInvalidValue for an Authority other than ByUser and ByHeadless, and for an invalid
+// Choice.
 func (a Answer) decision() (Decision, error) {
 	if a.By != ByUser && a.By != ByHeadless {
 		return Decision{}, fmt.Errorf("%w: answer by %s: only user and headless can answer a request", ErrInvalidValue, a.By)

@@ -9,14 +9,14 @@ import (
 	"sync"
 )
 
-// The limits of accepted input that no question has read yet.
+// The limits of accepted input that no question has read so far.
 const (
 	maxLine  = 64 << 10 // bytes in a line; a longer one counts as an empty line
 	maxLines = 100      // finished lines; further ones are dropped
 )
 
-// An input reads lines and keeps the lines typed while it accepts input. It drops all others,
-// and also a line whose beginning it dropped.
+// An input reads lines. It keeps the lines that are typed while it accepts input, and
+// drops all others. It drops a line as a whole if it dropped the beginning of the line.
 type input struct {
 	in     io.Reader
 	device *device       // nil: in is not a terminal
@@ -73,8 +73,9 @@ func (i *input) read(b []byte) error {
 	return err
 }
 
-// readDevice waits until the device is readable and reads once. It holds the lock while it
-// reads: bytes in transit between the device and the lines would escape a concurrent discard.
+// readDevice waits until the device is readable and reads once. It holds the lock during
+// the read, so that a concurrent discard cannot miss bytes that have left the device and
+// are not in the lines yet.
 func (i *input) readDevice(ready func() error, b []byte) error {
 	if err := ready(); err != nil {
 		return err
@@ -108,8 +109,8 @@ func (i *input) endOfFileLocked() {
 	i.endLineLocked()
 }
 
-// consumeLocked keeps or drops bytes that were read. If last, which is the end of the input or a
-// read error, it ends the unfinished line. The caller holds mu.
+// consumeLocked keeps or drops bytes that were read. last is true at the end of the input
+// and after a read error; the unfinished line then ends. The caller holds mu.
 func (i *input) consumeLocked(b []byte, last bool) {
 	defer i.wake()
 	if !i.mu.accepting {
@@ -169,8 +170,8 @@ func (i *input) stopAccepting() {
 	i.mu.accepting, i.mu.line, i.mu.lines = false, nil, nil
 }
 
-// discard drops the input in the buffer of the device. It reports whether the device had any,
-// or the input dropped bytes since the last discard.
+// discard drops the input in the buffer of the device. It reports whether any input was
+// dropped: now by the device, or by i since the last discard.
 func (i *input) discard() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

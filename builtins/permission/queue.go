@@ -56,8 +56,9 @@ func (q *Queue) Pending() []Request {
 	return requests
 }
 
-// Reply answers a request on behalf of a person. Feedback is used with Reject only. It returns
-// ErrNotPending if the request is not pending, and ErrBadWord for an invalid scope.
+// Reply answers a request on behalf of a person. Feedback is used with Reject only. It
+// returns ErrNotPending if the request is not pending, and ErrInvalidValue for an invalid
+// Choice.
 func (q *Queue) Reply(id domain.PermissionID, scope Choice, feedback string) error {
 	if scope < Once || scope > Reject {
 		return fmt.Errorf("reply to %s: %w: scope %s", id, ErrInvalidValue, scope)

@@ -21,8 +21,8 @@ type Ask struct {
 	// Spellings are other texts for the same resource. Rules that ask or deny
 	// match them too; rules that allow and approvals do not. It may be nil.
 	Spellings map[string][]string
-	// Save are the patterns of resources that an answer for always allows from
-	// then on. Empty: such an answer counts once.
+	// Save are the patterns of the resources that the answer "always" allows from then
+	// on. Empty: that answer allows this request only.
 	Save []string
 	// Metadata goes into the record of the request. It may be nil.
 	Metadata json.RawMessage
@@ -47,8 +47,9 @@ type Request struct {
 	Shown domain.Preview // the result of Preview; zero if a rule or an approval decided
 }
 
-// A Choice is the reach of an answer: this request, all later ones that match, or a rejection.
-// The zero Scope belongs to a decision by a rule or an approval.
+// A Choice is the answer to a request: allow it once, allow it and all later requests
+// that match its Save patterns, or reject it. The zero Choice belongs to a decision by a
+// rule or an approval.
 type Choice uint8
 
 // The choices.
@@ -63,7 +64,8 @@ var choices = []string{"", "once", "always", "reject"}
 func (s Choice) String() string               { return nameOf(choices, uint8(s)) }
 func (s Choice) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText accepts the results of String. It returns ErrBadWord for any other text.
+// UnmarshalText accepts the results of String. It returns ErrInvalidValue for any other
+// text.
 func (s *Choice) UnmarshalText(text []byte) error { return parseName(choices, (*uint8)(s), text) }
 
 // An Authority is the source of a decision: a rule, an approval, a person, the headless
@@ -84,7 +86,8 @@ var authorities = []string{"", "rule", "approval", "user", "headless", "recovery
 func (d Authority) String() string               { return nameOf(authorities, uint8(d)) }
 func (d Authority) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalText accepts the results of String. It returns ErrBadWord for any other text.
+// UnmarshalText accepts the results of String. It returns ErrInvalidValue for any other
+// text.
 func (d *Authority) UnmarshalText(text []byte) error {
 	return parseName(authorities, (*uint8)(d), text)
 }
@@ -97,7 +100,7 @@ func nameOf(words []string, value uint8) string {
 	return words[value]
 }
 
-// parseName sets value to the index of text in words, or returns ErrBadWord.
+// parseName sets value to the index of text in words, or returns ErrInvalidValue.
 func parseName(words []string, value *uint8, text []byte) error {
 	i := slices.Index(words, string(text))
 	if i < 0 {

@@ -62,8 +62,8 @@ func (s *screen) beginQuestion() {
 	s.asking = true
 }
 
-// endQuestion ends a question and writes the buffered lines. It drops write errors; the next write
-// meets them again.
+// endQuestion ends a question and writes the buffered lines. It ignores write errors,
+// because the next write returns an error of the same cause.
 func (s *screen) endQuestion() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

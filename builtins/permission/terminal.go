@@ -35,31 +35,31 @@ type Terminal struct {
 	quietPeriod time.Duration // before the next prompt; owned by the holder of the token
 }
 
-// NewTerminal returns a Terminal that reads answers from in, one on each line,
-// and writes questions to out. The caller uses in and out no more, and writes
-// its own lines to Background.
+// NewTerminal returns a Terminal that reads answers from in, one on each line, and writes
+// questions to out. From then on only the Terminal uses in and out; the caller writes its
+// own lines to Background.
 func NewTerminal(in io.Reader, out io.Writer) *Terminal {
 	t := &Terminal{input: newInput(in), screen: &screen{out: out, atLineStart: true}, token: make(chan struct{}, 1), quietPeriod: quietTime}
 	t.token <- struct{}{}
 	return t
 }
 
-// Run reads answers until in ends, which is no error, or ctx does. It is
-// called once. A blocked read from a terminal device ends with ctx; any other
-// does not, so the owner of in closes it. After Run has returned, every request
-// is refused, as there is no one to ask.
+// Run reads answers until in ends or ctx ends. It returns nil at the end of in, the cause
+// of ctx, or a read error. It is called once. The end of ctx interrupts a blocked read of
+// a terminal device. It does not interrupt a read of any other input, so the owner of in
+// closes that input. After Run has returned, the Terminal rejects every request.
 func (t *Terminal) Run(ctx context.Context) error { return t.input.run(ctx) }
 
-// Background returns a Writer to the same screen, for lines that belong to no
-// question. While a question is open it holds them back, and writes them when
-// the question is closed; over 64 KiB it drops them and writes how many bytes.
+// Background returns a Writer to the same screen, for lines that belong to no question.
+// While a question is open the Writer buffers up to 64 KiB of lines, and writes them when
+// the question is closed. It drops further lines and writes the number of dropped bytes.
 // It is safe for concurrent use.
 func (t *Terminal) Background() io.Writer { return t.screen }
 
-// Decide asks the person and waits for one of the answers once, always, reject,
-// or reject and a text for the model, each by its first letter too. It asks
-// again after any other. An end of file that is typed at a terminal device is
-// reject. It returns the cause of ctx if that ends before.
+// Decide asks the person and waits for an answer. The answers are once, always, reject,
+// and reject with a text for the model, each in full or by its first letter. After an
+// invalid line Decide prompts again. An end of file typed at a terminal device counts as
+// reject. Decide returns the cause of ctx if ctx ends first.
 func (t *Terminal) Decide(ctx context.Context, r Request) (Answer, error) {
 	select {
 	case <-t.token:
@@ -121,9 +121,9 @@ func (t *Terminal) ask(ctx context.Context, r Request) (Answer, error) {
 // promptText follows every question and every invalid line.
 const promptText = "[o]nce, [a]lways, [r]eject, r and why: "
 
-// prompt discards input until none arrives for the quiet time, writes the
-// prompt, and has the input accepted from then on. It starts again if the write
-// blocked, as a stopped screen does not show the question.
+// prompt discards input until no input has arrived for the quiet time. It then accepts
+// input and writes the prompt. If the write blocked, prompt starts again: a stopped
+// screen does not show the question, so input during the write is no answer to it.
 func (t *Terminal) prompt(ctx context.Context) error {
 	t.input.discard()
 	timer := time.NewTimer(t.quietPeriod)
@@ -178,8 +178,8 @@ func renderQuestion(r Request) string {
 	return b.String()
 }
 
-// renderPreview renders the text of a question: each line behind a bar, which no line of the question
-// itself begins with, followed by the size of the text.
+// renderPreview renders the preview text of a question, followed by its size. It puts a
+// bar before each line. No line of the question itself begins with a bar.
 func renderPreview(s domain.Preview) string {
 	if s.IsZero() {
 		return ""

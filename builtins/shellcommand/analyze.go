@@ -70,26 +70,27 @@ func isAmbiguous(line string) bool {
 	})
 }
 
-// continuedComment matches what may be a comment that ends in a backslash. A shell
-// ends the comment there; the parser reads on.
+// continuedComment matches text that may be a comment which ends in a backslash. A shell
+// ends the comment at the line end; the parser continues it on the next line.
 //
-// swallowed matches a character outside ASCII before one that a shell in a
-// locale such as Shift JIS takes for its second byte, and thus not for a quote.
+// multibyteQuote matches a backslash or a backquote after a byte outside ASCII. In a
+// locale such as Shift JIS a shell reads both bytes as one character, and no quote.
 var (
 	continuedComment = regexp.MustCompile(`#[^\n]*\\\n`)
 	multibyteQuote   = regexp.MustCompile("[^\\x00-\\x7f][\\\\`]")
 )
 
-// maxSegments is how many spellings are derived from one unread text.
+// maxSegments is the maximum number of texts that possibleCommands returns for one line.
 const maxSegments = 4096
 
-// maxResourceBytes is how many bytes the resources of a line may have together.
-// Commands nested in commands would take the square of its length.
+// maxResourceBytes is the maximum size of all resources of a line together, in bytes.
+// Without it, nested commands would take the square of the length of the line.
 const maxResourceBytes = 1 << 20
 
-// possibleCommands returns every text in a line that may be a command, for rules that
-// ask or deny: each text after a separator, a keyword or an assignment, with and without
-// quotes, with the base name of its program.
+// possibleCommands returns every part of a line that may be a command, for rules that ask
+// or deny. A part begins after a separator and loses the keywords and assignments at its
+// beginning. Its program is reduced to the base name. Each part is returned with and
+// without its quotes.
 func possibleCommands(line string) []string {
 	var texts []string
 	for _, text := range []string{line, strings.NewReplacer(`\`, "", `"`, "", "'", "").Replace(line)} {

@@ -27,7 +27,7 @@ func newCollector(environment []string) *collector {
 	return a
 }
 
-// maxDepth is how deep scripts and commands within commands are read.
+// maxDepth is the maximum nesting of scripts and commands within commands that is parsed.
 const maxDepth = 8
 
 // enterNested counts one level of nesting. It returns false and marks the line uncertain
@@ -41,8 +41,9 @@ func (a *collector) enterNested() bool {
 	return true
 }
 
-// parseText adds the commands of a text. The line is uncertain if the text is invalid in
-// one of the languages or has other commands in them.
+// parseText parses a text in each of the languages and adds its commands. It marks the
+// line uncertain if the text is invalid in one language, or if two languages find
+// different commands in it.
 func (a *collector) parseText(line string, in []syntax.LangVariant) {
 	if len(line) > maxLineBytes || !a.enterNested() {
 		a.uncertain = true

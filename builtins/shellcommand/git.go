@@ -9,12 +9,13 @@ import (
 var gitOptions = wrapperSpec{flags: "pP", flagsWithArgument: "Cc", long: "bare git-dir= work-tree= namespace= no-pager paginate no-replace-objects literal-pathspecs " +
 	"no-optional-locks exec-path="}
 
-// gitHarmlessSettings are the settings that git -c may give without leaving a script
-// unread.
+// gitHarmlessSettings are the beginnings of the settings that git -c may give without
+// making git run another program.
 var gitHarmlessSettings = strings.Fields("advice. color. commit.gpgsign= core.quotepath= init.defaultbranch= user.email= user.name=")
 
-// addGit adds the commands that git is known to run, and reports whether there may be
-// one. Rules that ask or deny see the subcommand without the options before it.
+// addGit adds the commands that git runs with these words, and reports whether git may
+// run a command. It also adds a spelling of git's own command without the options before
+// the subcommand, so that rules that ask or deny match the subcommand.
 func (v *walker) addGit(whole string, words []shellWord) bool {
 	rest, ok := gitOptions.commandWords(words)
 	if !ok {
@@ -48,7 +49,7 @@ func (v *walker) addGit(whole string, words []shellWord) bool {
 }
 
 // addGitSubcommand adds the commands that a subcommand of git runs, and reports whether
-// it may run one.
+// the subcommand may run a command.
 func (v *walker) addGitSubcommand(whole string, words []shellWord) bool {
 	name, second := words[0].value, ""
 	if len(words) > 1 {
@@ -104,9 +105,9 @@ var gitRunners = strings.Fields("daemon difftool filter-branch instaweb merge-in
 // programs, settings, or files to write.
 var gitUnsafeOptions = strings.Fields("config exec open-files-in-pager output receive-pack upload-pack")
 
-// gitOptionRuns reports whether a word of a subcommand of git makes it run a program
-// or write a file that rules for git do not name. Git accepts the beginning of a
-// long option.
+// gitOptionRuns reports whether an argument of a git subcommand makes git run a program,
+// or write a file that the command line does not show to a rule. It also recognizes an
+// abbreviated long option, as git accepts one.
 func gitOptionRuns(name, text string) bool {
 	if strings.HasPrefix(text, "ext::") {
 		return true

@@ -72,8 +72,9 @@ var exactOnlyPrograms = strings.Fields(
 var exactOnlyGit = strings.Fields("archive bisect branch clean clone config daemon difftool fetch filter-branch grep ls-remote mergetool pull push rebase reflog remote reset " +
 	"restore rm send-email stash submodule update-ref worktree")
 
-// reusablePrefix returns the words that identify a command: as many as arities has for its
-// longest listed prefix, or else the first word.
+// reusablePrefix returns the words that identify a command. arities has their number,
+// under the longest prefix of the command that it lists; without a listed prefix the
+// first word identifies the command.
 func reusablePrefix(words []string) []string {
 	for n := min(len(words), 3); n > 0; n-- {
 		if arity, ok := arities[strings.Join(words[:n], " ")]; ok {

@@ -77,8 +77,11 @@ func isHarmlessSet(words []shellWord) bool {
 	return true
 }
 
-// mayEvaluateSubscript reports whether the words of test may ask about a variable by a
-// name that is not literal: bash evaluates the subscript of such a name.
+// mayEvaluateSubscript reports whether a test command with these words may apply the
+// operator -v or -R to a variable. For these operators bash evaluates the subscript in
+// the name of the variable, and runs the commands in it. A word that is not literal may
+// expand to such an operator, unless it is in double quotes and the word after it shows
+// that it is an operand.
 func mayEvaluateSubscript(words []shellWord) bool {
 	for i, w := range words {
 		if w.literal && (w.value == "-v" || w.value == "-R") {

@@ -13,9 +13,10 @@ type walker struct {
 	variant syntax.LangVariant
 }
 
-// visit adds the commands of one node and returns whether to descend. Syntax without a
-// case makes the line uncertain, as do variables that a program may inherit, and
-// arithmetic on variables: bash runs commands in their values.
+// visit adds the commands of one node and returns whether to descend into it. It marks
+// the line uncertain for syntax that it has no case for, and for a construct that sets a
+// variable which a program may inherit. It does the same for arithmetic on variables,
+// because bash runs commands in their values.
 func (v *walker) visit(n syntax.Node) bool {
 	if v.size > maxResourceBytes {
 		v.uncertain = true
@@ -74,8 +75,9 @@ func (v *walker) visit(n syntax.Node) bool {
 // requireCertain marks the line uncertain unless ok is true.
 func (v *walker) requireCertain(ok bool) { v.uncertain = v.uncertain || !ok }
 
-// startsWithSubshell reports whether the first statement is a subshell directly behind
-// the parenthesis at open: shells can read (( as arithmetic.
+// startsWithSubshell reports whether the first statement is a subshell whose parenthesis
+// follows the one at open at once. Shells can read the two parentheses as the beginning
+// of an arithmetic command.
 func startsWithSubshell(open syntax.Pos, stmts []*syntax.Stmt) bool {
 	if len(stmts) == 0 {
 		return false
@@ -138,8 +140,8 @@ func (v *walker) isSafeExpansion(p *syntax.ParamExp) bool {
 	return true
 }
 
-// hasSingleQuotes reports whether a word holds single quotes. Within an expansion
-// that is itself in double quotes, shells read them as text.
+// hasSingleQuotes reports whether a word contains single quotes. Inside an expansion in
+// double quotes, shells read single quotes as literal characters.
 func hasSingleQuotes(w *syntax.Word) bool {
 	found := false
 	if w != nil {
@@ -218,8 +220,6 @@ func (v *walker) addCommand(words []shellWord, save func([]shellWord) string) {
 	}
 	v.add(whole, save(words))
 }
-
-// redirect adds a file that is read or written. A duplicate of a descriptor,
 
 // addRedirect adds the file of a redirection. Duplicates of descriptors, here-documents
 // and /dev/null are not files.

@@ -50,8 +50,8 @@ func (v *walker) readWord(w *syntax.Word) shellWord {
 	return read
 }
 
-// quote returns a text that the shell reads as one word. All variants get the
-// same.
+// quote returns a text that the shell reads as one word with this value. The result does
+// not depend on the language of the parser.
 func quote(value string) string {
 	harmless := func(r rune) bool {
 		return r >= utf8.RuneSelf || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_@%+=:,./-", r)
@@ -114,8 +114,9 @@ func doubleQuoted(q *syntax.DblQuoted) (string, bool) {
 	return b.String(), true
 }
 
-// unescape removes the backslash before each byte that it quotes, and both
-// where that is a line end. It reports whether there was one.
+// unescape removes each backslash that quotes the byte after it. If that byte is a line
+// feed, unescape removes both. It reports whether it removed a backslash. quotes decides
+// which bytes a backslash quotes.
 func unescape(text string, quotes func(byte) bool) (string, bool) {
 	var b strings.Builder
 	escaped := false

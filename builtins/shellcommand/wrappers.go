@@ -88,17 +88,19 @@ func (v *walker) addWrapped(program, whole string, words []shellWord) bool {
 	return true
 }
 
-// markUncertain marks the line uncertain because of the words of a command, and adds
-// every command that they may contain as a spelling.
+// markUncertain marks the line uncertain because the package cannot parse the words of a
+// command. It adds as spellings all commands that the words may contain.
 func (v *walker) markUncertain(whole string, words []shellWord) {
 	v.uncertain = true
 	v.addGuesses(whole, words)
 }
 
-// maxGuesses is how many words of a command may be the beginning of another.
+// maxGuesses is the maximum number of words of a command at which addGuesses assumes the
+// beginning of another command.
 const maxGuesses = 64
 
-// addGuesses adds a spelling for the command that begins at each of the words.
+// addGuesses adds to the resource whole, for each of the words, the spelling of the
+// command that would begin at that word.
 func (v *walker) addGuesses(whole string, words []shellWord) {
 	var fields []string
 	for _, w := range words {
@@ -139,9 +141,9 @@ func (v *walker) addWrapperCommand(r wrapperSpec, program, whole string, words [
 	}
 }
 
-// addFedCommand adds a command that gets more words from a file or a search. If the
-// command is a wrapper itself, these words can name any program, so the line is
-// uncertain.
+// addFedCommand adds a command to which its wrapper appends words from a file or a
+// search. If the command runs the program that its own arguments name, the appended words
+// can name any program, and the line is uncertain.
 func (v *walker) addFedCommand(whole string, words []shellWord) {
 	if len(words) == 0 {
 		return
@@ -154,8 +156,9 @@ func (v *walker) addFedCommand(whole string, words []shellWord) {
 	v.addCommand(words, exactPattern)
 }
 
-// commandWords returns the words after the options and operands. It returns false for an
-// unknown option, or if the shell may replace a word.
+// commandWords returns the words of the wrapped command: all words after the options and
+// operands of the wrapper. It returns false for an unknown option, and for a word that
+// the shell may replace.
 func (r wrapperSpec) commandWords(words []shellWord) (rest []shellWord, ok bool) {
 	i := 1
 	for ; i < len(words) && words[i].plain(); i++ {
@@ -198,8 +201,8 @@ func (r wrapperSpec) skipOperands(words []shellWord, i int) ([]shellWord, bool) 
 	return words[i:], true
 }
 
-// parseOption reports whether an option is known, and whether the next word is its
-// argument.
+// parseOption reports whether the wrapper has the option text, and whether the next word
+// is the argument of the option.
 func (r wrapperSpec) parseOption(text string) (more, known bool) {
 	if long, ok := strings.CutPrefix(text, "--"); ok {
 		name, _, given := strings.Cut(long, "=")

@@ -93,7 +93,8 @@ func fold[S any](p projections.Projection[S], s S, envelopes []events.Envelope) 
 	})
 }
 
-// encoded folds envelopes from s and returns the answer as a checkpoint encodes it.
+// encoded folds envelopes from s and returns the encoding of the final state in a
+// checkpoint.
 func encoded[S any](p projections.Projection[S], s S, envelopes []events.Envelope) ([]byte, error) {
 	s, err := fold(p, s, envelopes)
 	if err != nil {
@@ -102,8 +103,8 @@ func encoded[S any](p projections.Projection[S], s S, envelopes []events.Envelop
 	return projections.Pack(s)
 }
 
-// everywhere calls try with each cut and compares its answer with the answer of one fold of
-// the whole history.
+// everywhere calls try with each cut. It compares the encoded state that try returns with
+// that of one fold of the whole history.
 func everywhere[S any](p projections.Projection[S], history []events.Envelope, try func(cut int) ([]byte, error)) error {
 	want, err := encoded(p, p.Init(), history)
 	if err != nil {
@@ -132,9 +133,9 @@ func differ(got, want []byte) error {
 	return fmt.Errorf("byte %d: got …%q…, want …%q…", at, part(got), part(want))
 }
 
-// oneGoIsTwo folds up to a cut, encodes the state for a checkpoint, and folds the
-// rest from the same state. The answer must equal that of one fold, so encoding must
-// not change a state.
+// oneGoIsTwo folds up to a cut, encodes the state for a checkpoint, and folds the rest
+// from the same state. The final state must equal that of one fold of the whole history,
+// so encoding must not change a state.
 func oneGoIsTwo[S any](p projections.Projection[S], history []events.Envelope) error {
 	return everywhere(p, history, func(cut int) ([]byte, error) {
 		s, err := fold(p, p.Init(), history[:cut])
@@ -149,7 +150,8 @@ func oneGoIsTwo[S any](p projections.Projection[S], history []events.Envelope) e
 }
 
 // fromCheckpoint folds up to a cut, encodes and decodes the state, and folds the rest
-// from the decoded state. The answer must equal that of one fold.
+// from the decoded state. The final state must equal that of one fold of the whole
+// history.
 func fromCheckpoint[S any](p projections.Projection[S], history []events.Envelope) error {
 	return everywhere(p, history, func(cut int) ([]byte, error) {
 		data, err := encoded(p, p.Init(), history[:cut])
@@ -164,8 +166,8 @@ func fromCheckpoint[S any](p projections.Projection[S], history []events.Envelop
 	})
 }
 
-// rebuiltFromZero folds the whole history twice, each time from a new initial state.
-// The answers must be equal.
+// rebuiltFromZero folds the whole history twice, each time from a new initial state. The
+// final states must be equal.
 func rebuiltFromZero[S any](p projections.Projection[S], history []events.Envelope) error {
 	want, err := encoded(p, p.Init(), history)
 	if err != nil {
@@ -244,8 +246,8 @@ func historyStays[S any](p projections.Projection[S], history []events.Envelope)
 	return err
 }
 
-// passesOver folds only the events that p reads, and then applies p to every event.
-// The answers must be equal.
+// passesOver folds only the events of the kinds that p reads, and then applies p to every
+// event. The final states must be equal.
 func passesOver[S any](p projections.Projection[S], history []events.Envelope) error {
 	want, err := encoded(p, p.Init(), history)
 	if err != nil {

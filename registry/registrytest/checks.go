@@ -45,8 +45,8 @@ func call(id, text string) domain.Call {
 	return domain.Call{ID: domain.CallID(id), Name: "tool", Input: input}
 }
 
-// put registers do as a tool that w counts under the name "tool". It returns the function
-// that closes the scope of the tool.
+// put makes a tool that calls do and counts its executions in w, and registers it under
+// the name "tool". It returns the function that closes the scope of the tool.
 func (s *Subject) put(ctx context.Context, w *executions, do func(context.Context, echoInput, domain.Invocation) (string, error)) (func(context.Context) error, error) {
 	t, err := w.tool(do)
 	if err != nil {
@@ -63,8 +63,8 @@ func (s *Subject) turn(ctx context.Context, w *executions, calls ...domain.Call)
 	return s.materializeCalls(ctx, calls...)
 }
 
-// materializeCalls begins a turn whose reply asks for calls, and sets them in the journal unless a
-// saboteur replaced it.
+// materializeCalls begins a turn whose reply asks for calls, and calls journal.expect for
+// each of them. If a saboteur replaced the journal it omits the latter.
 func (s *Subject) materializeCalls(ctx context.Context, calls ...domain.Call) (*OfferedTurn, error) {
 	t, err := s.Materialize(ctx, calls...)
 	if err != nil {
@@ -398,8 +398,8 @@ func runsWhatWasOffered(ctx context.Context, s *Subject) error {
 	return nil
 }
 
-// openOrEndedOnce settles one of two calls. The projection of calls must find one open call,
-// the other one, and no exception.
+// openOrEndedOnce settles one of two calls. The projection of calls must report that the
+// other call is open, and no violation of a law.
 func openOrEndedOnce(ctx context.Context, s *Subject) error {
 	var w executions
 	c, waiting := call("c", "hi"), call("waiting", "hi")
@@ -443,7 +443,8 @@ func referencesResolve(ctx context.Context, s *Subject) error {
 	return nil
 }
 
-// settlementsNameTheirTurn settles a call. The projection of calls must find no exception.
+// settlementsNameTheirTurn settles a call. The projection of calls must report no
+// violation of a law.
 func settlementsNameTheirTurn(ctx context.Context, s *Subject) error {
 	var w executions
 	if _, _, err := s.settled(ctx, &w, call("c", "hi")); err != nil {

@@ -189,7 +189,8 @@ func (j *journal) keep(ctx context.Context, d events.Draft, k journalKey, note f
 	return nil
 }
 
-// expect sets the call in the journal's record, as the reply asked for it.
+// expect sets in the journal's record of a call the tool name and the input from the
+// reply.
 func (j *journal) expect(message domain.MessageID, call domain.Call) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

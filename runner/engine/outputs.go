@@ -25,9 +25,9 @@ type referencedOutput struct {
 }
 
 // ReferencedOutputs collects the outputs that the settlements of a log reference, record
-// by record. It excludes pruned outputs, and outputs of processes that store them on
-// their own node: processes with a lease whose start does not say that outputs are in
-// the store. It belongs to one goroutine.
+// by record. It excludes pruned outputs. It also excludes the outputs of a process that
+// stores them on its own node: a process with a lease whose ProcessStarted does not
+// record that its outputs are in the store. It belongs to one goroutine.
 type ReferencedOutputs struct {
 	byRef     map[domain.Ref]referencedOutput
 	order     []domain.Ref
@@ -140,10 +140,12 @@ func (BackupOutputs) Missing(ctx context.Context, dir string, records iter.Seq2[
 const outputsIDKey = "store/outputs"
 
 // OpenOutputs opens the outputs in the folder dir of the open store log. The caller
-// closes them. If the outputs are not those that the log was last opened with and lack
-// an output that the log references, it returns storedir.ErrIncomplete: the subfolder
-// was lost, emptied or belongs to another store. It does not create a new subfolder in
-// place of a lost one.
+// closes them.
+//
+// OpenOutputs compares the ID of the outputs with the ID that the log was last opened
+// with. If they differ and the outputs lack one that the log references, it returns
+// storedir.ErrIncomplete: the subfolder was lost or emptied, or belongs to another store.
+// It does not create a new subfolder in place of a lost one.
 func OpenOutputs(ctx context.Context, log *embedded.Store, dir string, logger *slog.Logger) (*outputs.Store, error) {
 	path := filepath.Join(dir, OutputsFolder)
 	bound, err := savedOutputsID(ctx, log)

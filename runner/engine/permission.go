@@ -140,8 +140,8 @@ func (w *Workspace) looping(ctx context.Context, inv domain.Invocation, found ev
 	})
 }
 
-// showLoop returns the preview of a question about a loop: the calls of one round with
-// their inputs, from the log of the session.
+// showLoop returns the preview of a question about a loop: the calls of one repetition
+// with their inputs, from the log of the session.
 func (w *Workspace) showLoop(ctx context.Context, inv domain.Invocation, found events.LoopDetected) (domain.Preview, error) {
 	s, err := w.Conversation(ctx, inv.Session)
 	if err != nil {
@@ -150,8 +150,8 @@ func (w *Workspace) showLoop(ctx context.Context, inv domain.Invocation, found e
 	return domain.NewPreview(domain.PreviewCall, loopText(s, found)), nil
 }
 
-// loopText returns the calls of the last round of a loop, one on each line, and the
-// number of rounds.
+// loopText returns the calls of the last repetition of a loop, one on each line, and the
+// number of repetitions.
 func loopText(s *conversation.State, found events.LoopDetected) string {
 	var made []domain.Call
 	for _, m := range s.Messages {
@@ -168,7 +168,8 @@ func loopText(s *conversation.State, found events.LoopDetected) string {
 	return roundText(made, found.Rounds)
 }
 
-// roundText renders the calls of one round and how often the round was repeated.
+// roundText returns the calls of one repetition of a loop, one on each line, and a last
+// line with the number of repetitions.
 func roundText(round []domain.Call, times int) string {
 	var b strings.Builder
 	for _, c := range round {

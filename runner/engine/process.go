@@ -25,18 +25,19 @@ type ProcessConfig struct {
 	// Ledger is the log. The caller opened its store, and closes it after
 	// Process.Close has returned.
 	Ledger *events.Ledger
-	// Checkpoints keep folded answers between starts. Nil: each start folds the
-	// whole log.
+	// Checkpoints store the states of projections between starts. Nil: each start folds
+	// the whole log.
 	Checkpoints projections.Checkpoints
 	// Outputs keep tool outputs over the limits. Nil: a call with such an output
 	// fails with the outcome retention_failed.
 	Outputs registry.Outputs
-	// SweepOutputs removes the kept outputs that no settlement names: recorded reports
-	// whether the log has a settlement. Recovery calls it when no other process
-	// may be alive. Nil: recovery removes no output.
+	// SweepOutputs removes the stored outputs that no settlement references. Its argument
+	// recorded reports whether the log contains a settlement. Recovery calls SweepOutputs
+	// when no other process may be alive. Nil: recovery removes no output.
 	SweepOutputs func(ctx context.Context, recorded func(context.Context, domain.EventID) (bool, error)) error
-	// InStore says that Outputs are those in the folder of the store, so that a
-	// backup or a check of the folder misses them where they are lost.
+	// InStore reports that Outputs is the subfolder in the folder of the store. The start
+	// of the process records it, so that a backup or a check of the folder reports lost
+	// outputs of this process as missing.
 	InStore bool
 	// ID is the ID under which the process goes on record. Zero: a new one.
 	ID domain.ProcessID
@@ -45,12 +46,12 @@ type ProcessConfig struct {
 	// Address is where other processes fetch the outputs that this one keeps,
 	// as http://HOST:PORT or https://HOST:PORT. Empty: nowhere.
 	Address string
-	// Lease is for how long the process counts as alive after each renewal, in a
-	// store that other processes have open too. Zero: this process holds the
-	// store alone, as one that opened an embedded store does.
+	// Lease is the time for which each renewal keeps the process alive, in a store that
+	// other processes may have open. Zero: no other process has the store open, as with
+	// an embedded store that this process opened.
 	Lease time.Duration
-	// Recover makes Start recover in a store that is shared. In a store that
-	// this process holds alone, Start always recovers.
+	// Recover makes Start recover the work of dead processes in a store with a Lease.
+	// Without a Lease, Start always recovers.
 	Recover bool
 	// AdjustLiveness may change which processes count as dead, living or unknown before
 	// recovery. It is called once, and an error of it ends Start. Nil: no change.

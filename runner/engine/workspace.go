@@ -23,20 +23,20 @@ type WorkspaceConfig struct {
 	// Agents are the permission rules of each agent. An agent without rules is
 	// asked about everything.
 	Agents permission.Agents
-	// Approver decides what the rules leave open. Nil: permission.Headless, which
-	// refuses it.
+	// Approver decides the requests that the rules leave open. Nil: permission.Headless,
+	// which rejects them.
 	Approver permission.Approver
-	// Person is who answers for the Approver, such as a user of the operating
-	// system. It is recorded with what a person decides. It may be empty.
+	// Person names the person behind the Approver, such as a user of the operating
+	// system. It is recorded with the decisions of that person. It may be empty.
 	Person string
-	// ApprovalLife is how long an approval counts that a person saves here. Zero:
-	// until it is revoked.
+	// ApprovalLife is the lifetime of an approval that a person saves in this workspace.
+	// Zero: the approval is valid until it is revoked.
 	ApprovalLife time.Duration
 	// Tools returns the tools of the location. They ask the gate for permission.
 	// Nil: there are none, until the caller registers some in Workspace.Layer.
 	Tools func(*permission.Gate) (registry.Tools, error)
-	// Registry configures how calls are settled. Its Outputs are those of the
-	// process where they are nil.
+	// Registry configures the settlement of calls. If its Outputs are nil, the workspace
+	// uses those of the process.
 	Registry registry.Config
 	// Runner configures how sessions are run. Open sets its Ledger, Registry,
 	// Rules, Looping, Allowances and Elsewhere.

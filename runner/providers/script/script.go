@@ -100,9 +100,9 @@ func Parse(name string, r io.Reader) (*Script, error) {
 	return s, nil
 }
 
-// locate returns the text of an error of encoding/json for a reader of the document.
-// If the error has an offset, the text begins with the line. A value of an unexpected
-// JSON type is described by its member.
+// locate returns the text of an error of encoding/json, worded for the author of the
+// document. If the error has an offset, the text begins with the line number. For a value
+// of an unexpected JSON type, the text has the path of the member and that type.
 func locate(data []byte, err error) string {
 	offset := int64(-1)
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
