@@ -229,8 +229,8 @@ func intactBlock(value []byte) bool {
 	return bits.RotateLeft32(c, 17)+0xa282ead8 == want
 }
 
-// checkLog reads a log or a manifest to its end. An incomplete end is damage only in
-// a manifest, because a power cut may leave one in a log.
+// checkLog reads a log or a manifest to its end. In a manifest an incomplete last
+// record is damage. In a log it is not, because a power cut may leave one.
 func checkLog(storage vfs.FS, path string, f File) []*Damage {
 	tear, err := tearInFile(storage, path)
 	if err != nil {

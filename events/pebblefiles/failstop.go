@@ -31,9 +31,10 @@ var ErrSyncFailed = errors.New("sync failed")
 // effect, and new files are kept in memory until Reset. Pebble does not learn of the
 // failure, so the caller must check Err after each write.
 //
-// After a failure that passes (a full disk, too many open files), the caller can
-// close the database and Reset the file system for a new one. Any other failure is
-// permanent, and so is every failed sync.
+// A failure is temporary or permanent. A full disk and too many open files are
+// temporary failures: the caller can close the database, Reset the file system and
+// open the database again. Any other failure is permanent, and so is every failed
+// sync.
 //
 // A FailStopFS is safe for concurrent use. It is also a logger for Pebble.
 type FailStopFS struct {
@@ -66,8 +67,8 @@ func NewFailStopFS(storage vfs.FS, options FailStopOptions) *FailStopFS {
 	return s
 }
 
-// Reset forgets a failure that passes, drops the files in memory, and continues with
-// a storage. No database may use the file system. A permanent failure stays: Failure
+// Reset forgets a temporary failure, drops the files in memory, and continues with a
+// storage. No database may use the file system. A permanent failure stays: Failure
 // still returns it.
 func (s *FailStopFS) Reset(storage vfs.FS) {
 	s.mu.Lock()
@@ -83,7 +84,7 @@ func (s *FailStopFS) Reset(storage vfs.FS) {
 // The empty name excludes no folder.
 func (s *FailStopFS) Exclude(dir string) { s.excluded.Store(&dir) }
 
-// excludes reports whether a file is the excluded folder or below it.
+// excludes reports whether a file is the excluded folder or within it.
 func (s *FailStopFS) excludes(name string) bool {
 	dir := s.excluded.Load()
 	if dir == nil || *dir == "" {
@@ -109,8 +110,8 @@ func (s *FailStopFS) Err() error {
 	return s.mu.failure
 }
 
-// Failure returns the first permanent failure and true, or else the result of Err and
-// false.
+// Failure returns the first permanent failure and true. If there is none, it returns
+// the result of Err and false.
 func (s *FailStopFS) Failure() (err error, lost bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,9 +128,9 @@ func (s *FailStopFS) Stopped() <-chan struct{} {
 	return s.mu.stopped
 }
 
-// Context returns a context that ends with parent or at the next failure. It is for a
-// compaction, which Pebble would retry until its context ends. It starts a goroutine
-// that ends with the context, so the caller must call cancel.
+// Context returns a context that ends when parent ends or the file system stops. It
+// is for a compaction, which Pebble would retry until its context ends. It starts a
+// goroutine that ends with the context, so the caller must call cancel.
 func (s *FailStopFS) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
 	ctx, cancel = context.WithCancel(parent)
 	stopped := s.Stopped()
@@ -143,18 +144,19 @@ func (s *FailStopFS) Context(parent context.Context) (ctx context.Context, cance
 	return ctx, cancel
 }
 
-// Lost returns a channel that is closed at the first failure that does not pass.
+// Lost returns a channel that is closed at the first permanent failure.
 func (s *FailStopFS) Lost() <-chan struct{} { return s.lost }
 
-// Fail stops the file system for good.
+// Fail stops the file system with err as a permanent failure.
 func (s *FailStopFS) Fail(err error) { s.stop(err, false) }
 
-// Pause stops the file system until Reset, or for good if err does not pass.
+// Pause stops the file system until Reset if err is temporary, and for good
+// otherwise.
 func (s *FailStopFS) Pause(err error) { s.stop(err, passes("", err)) }
 
-// stop records a failure and stops the file system. Only the first failure since
-// Reset is kept. The first one that does not pass is also kept as the permanent
-// failure, even if another failure came before it.
+// stop stops the file system with the failure err, which is temporary if passes is
+// true. It keeps the first failure since Reset for Err. It keeps the first permanent
+// failure for Failure, even if a temporary one came before it.
 func (s *FailStopFS) stop(err error, passes bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,9 +170,11 @@ func (s *FailStopFS) stop(err error, passes bool) {
 	}
 }
 
-// passes reports whether a failed operation leaves the storage in a state from which the
-// database can be reopened once there is room. A failed sync does not: the system may
-// have dropped unwritten data. The same holds for a failed close on network file systems.
+// passes reports whether the failure of an operation is temporary: the disk is full
+// or too many files are open, and the storage is in a state from which the database
+// can be reopened later. A failed sync is permanent, because the system may have
+// dropped unwritten data. So is a failed close, which on a network file system writes
+// data.
 func passes(op string, err error) bool {
 	if op == "sync" || op == "close" || errors.Is(err, ErrSyncFailed) {
 		return false
@@ -178,12 +182,13 @@ func passes(op string, err error) bool {
 	return Exhausted(err)
 }
 
-// Wait waits for running operations of the storage. One that began before the failure may
-// still fail and make it permanent.
+// Wait waits until the running operations of the storage have ended. An operation
+// that began before a temporary failure may still fail and make it permanent.
 func (s *FailStopFS) Wait() { s.running.Wait() }
 
-// begin reports whether an operation of the storage may begin: whether there is no
-// failure. If it returns true, the caller must call end.
+// begin counts the start of an operation of the storage and returns true, and the
+// caller must then call end. After a failure it returns false, and the caller must
+// not start the operation.
 func (s *FailStopFS) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,7 +199,8 @@ func (s *FailStopFS) begin() bool {
 	return true
 }
 
-// end ends an operation of begin. It stops the file system if err is not nil.
+// end records that an operation, for which begin returned true, has ended with err.
+// If err is not nil, end stops the file system.
 func (s *FailStopFS) end(op, name string, err error) {
 	if err != nil {
 		s.stop(fmt.Errorf("%s %s: %w", op, name, err), passes(op, err))
@@ -210,8 +216,9 @@ func (s *FailStopFS) Opened() {
 	s.mu.opened = true
 }
 
-// Closing records that the database begins to close. It releases compactions that
-// wait in park, which the closing database joins. It may be called several times.
+// Closing records that the database begins to close. It wakes the compactions that
+// wait in park, because closing the database waits for them. It may be called several
+// times.
 func (s *FailStopFS) Closing() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,8 +248,9 @@ func (s *FailStopFS) park() {
 	}
 }
 
-// refusal returns an ErrFailStop with the failure, for an operation that begins after
-// it. It returns nil without a failure.
+// refusal returns the error of an operation that the stopped file system refuses: an
+// ErrFailStop that wraps the failure. It returns nil if the file system has not
+// stopped.
 func (s *FailStopFS) refusal() error {
 	if err := s.Err(); err != nil {
 		return fmt.Errorf("%w: %w", ErrFailStop, err)
@@ -287,16 +295,17 @@ func (s *FailStopFS) open(op, name string, category vfs.DiskWriteCategory, open 
 }
 
 // write runs an operation that changes the storage, unless the file system has
-// stopped. An error stops it and is not returned, because Pebble would end the
-// process or retry.
+// stopped. If the operation fails, write stops the file system and returns no error,
+// because Pebble would end the process or retry.
 func (s *FailStopFS) write(op, name string, do func() error) {
 	if s.begin() {
 		s.end(op, name, do())
 	}
 }
 
-// Create creates a file. It makes the entries of a folder durable before it creates a
-// marker, which names one of them.
+// Create creates a file. If the file is a marker, whose name refers to another file
+// of the folder, Create first makes the entries of the folder durable. So a marker
+// never names a missing file after a power cut.
 func (s *FailStopFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if strings.HasPrefix(s.PathBase(name), "marker.") && !s.excludes(name) {
 		s.write("sync", s.PathDir(name), func() error { return SyncDir(s.FS, s.PathDir(name)) })
@@ -375,7 +384,8 @@ func (s *FailStopFS) Remove(name string) error {
 	return s.FS.Remove(name)
 }
 
-// RemoveAll removes a folder as Remove does a file.
+// RemoveAll removes a folder and its content, unless the file system has stopped. An
+// error does not stop the file system.
 func (s *FailStopFS) RemoveAll(name string) error {
 	if s.Err() != nil && !s.excludes(name) {
 		return nil

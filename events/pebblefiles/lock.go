@@ -147,8 +147,9 @@ func LockShared(storage vfs.FS, path string) (lock io.Closer, err error) {
 	return lock, err
 }
 
-// lockedOr returns an error of locking as an ErrLocked. It returns an *fs.PathError,
-// which is about the lock file, unchanged.
+// lockedOr converts an error of locking. An *fs.PathError is about the lock file
+// itself, and lockedOr returns it unchanged. Any other error means that the lock is
+// held, and lockedOr returns an ErrLocked.
 func lockedOr(err error) error {
 	if _, aboutFile := errors.AsType[*fs.PathError](err); aboutFile {
 		return err

@@ -76,7 +76,8 @@ type damagedFile struct {
 	damages []*Damage
 }
 
-// ReadAt returns the first Damage that overlaps the read bytes, or reads them.
+// ReadAt reads like the table, unless the bytes overlap a Damage. It then returns the
+// first such Damage as its error, and no bytes.
 func (h *damagedFile) ReadAt(p []byte, at int64) (int, error) {
 	for _, d := range h.damages {
 		if at < d.Offset+d.Length && d.Offset < at+int64(len(p)) {

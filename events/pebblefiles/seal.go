@@ -31,8 +31,8 @@ const (
 	sealTitle1 = "settlement-ledger seal, format 1\n"
 )
 
-// Seal writes a seal that lists the files of a closed database, with a number of the
-// caller, durably.
+// Seal writes a seal that lists the files of a closed database, durably. The seal
+// also holds the number end, which the caller chooses and which Unseal returns.
 func Seal(storage vfs.FS, dir string, end uint64) error {
 	text, err := sealOf(storage, dir, end)
 	if err != nil {
@@ -64,10 +64,10 @@ func sealOf(storage vfs.FS, dir string, end uint64) ([]byte, error) {
 	return sealEnd(text), nil
 }
 
-// sealBegin returns the lines of a seal before the files.
+// sealBegin returns the lines of a seal before the lines of its files.
 func sealBegin(end uint64) []byte { return fmt.Appendf([]byte(sealTitle), "end %d\n", end) }
 
-// sealEnd appends the line with the checksum of text.
+// sealEnd appends the last line of a seal, with the checksum of text.
 func sealEnd(text []byte) []byte {
 	return fmt.Appendf(text, "sum %08x\n", crc32.Checksum(text, castagnoli))
 }
@@ -98,13 +98,14 @@ func sumOf(storage vfs.FS, dir string, f File) (string, error) {
 
 // Unseal compares the folder of a database with its seal before the database is
 // opened for writing. It then removes the list of files from the seal, durably,
-// because the database will change them. It returns the number of the seal, or 0
-// without a seal. The number stays in the seal until the next Seal, so it is known
-// after any number of kills.
+// because the database will change them. It returns the number in the seal, or 0
+// without a seal. The number stays in the seal until the next Seal, even if the
+// processes in between are killed.
 //
 // If a file differs, Unseal returns an [ErrDamaged] that names it, and keeps the
-// seal. If a program without seals has opened the database since, only the number
-// counts. Files of a newer version are an [ErrNewerVersion].
+// seal. It does not compare the files if a program that writes no seals has opened
+// the database since; it then only returns the number. For files of a newer version
+// it returns an [ErrNewerVersion].
 func Unseal(storage vfs.FS, dir string) (end uint64, err error) {
 	end, ok, err := compareSeal(storage, dir)
 	if err != nil || !ok {
@@ -120,8 +121,9 @@ func Intact(storage vfs.FS, dir string) (end uint64, err error) {
 	return end, err
 }
 
-// compareSeal compares a folder with its seal. ok reports whether there is a seal
-// that the files match. It returns the first damage as the error.
+// compareSeal compares a folder with its seal. It returns the number in the seal, and
+// the first damage as the error. ok is false after an error, and for a folder without
+// a seal.
 func compareSeal(storage vfs.FS, dir string) (end uint64, ok bool, err error) {
 	if err := CheckVersion(storage, dir); err != nil {
 		return 0, false, err
@@ -178,8 +180,10 @@ func sealDamages(storage vfs.FS, dir string, list []File) ([]*Damage, error) {
 }
 
 // compare returns the number in a seal, and a Damage for each file that is missing or
-// differs. It returns no damages for an outdated seal. A table with a damaged block
-// counts as the sealed one: only reads of the block fail.
+// differs from the seal. If the database was opened since it was sealed, the seal is
+// outdated, and compare returns no damages. A table that differs only because it has
+// a damaged block is not a Damage either: reads of that block will fail, and all
+// other blocks can be read.
 func compare(storage vfs.FS, dir string, list []File, text []byte) (uint64, []*Damage, error) {
 	end, lines, err := parseSeal(text)
 	if err != nil {
@@ -217,15 +221,16 @@ func compare(storage vfs.FS, dir string, list []File, text []byte) (uint64, []*D
 	return end, damages, nil
 }
 
-// hasDamagedBlock reports whether a block of a table does not match its checksum.
-// Then the table is taken for the sealed one with damaged blocks. Reads of these
-// blocks return errors, and all other blocks can be read.
+// hasDamagedBlock reports whether a block of a table does not match its checksum. If
+// so, compare assumes that this block is why the table differs from the seal, and not
+// that another table replaced it.
 func hasDamagedBlock(storage vfs.FS, dir string, f File) bool {
 	return len(checkTable(context.Background(), storage, storage.PathJoin(dir, f.Name), f)) > 0
 }
 
-// outdated reports whether the database was opened after it was sealed: the seal lists
-// no files or, if a program without seals opened it, there is a newer manifest.
+// outdated reports whether the database was opened after it was sealed. Then the seal
+// lists no files, or there is a newer manifest because a program that writes no seals
+// opened the database.
 func outdated(list []File, lines []sealLine) bool {
 	if len(lines) == 0 {
 		return true

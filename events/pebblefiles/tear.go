@@ -21,7 +21,8 @@ type Tear struct {
 	why     string   // the reason for the text of Damage
 }
 
-// Damage returns the tear as a Damage with the number of whole records after it.
+// Damage converts the tear to a Damage. Its text has the number of whole records
+// after the tear.
 func (t *Tear) Damage() *Damage {
 	why := t.why
 	if n := len(t.Behind); n > 0 {
