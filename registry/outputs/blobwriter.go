@@ -51,8 +51,8 @@ type blobWriter struct {
 	nextChunk  uint32          // number of the next chunk
 }
 
-// newBlobWriter assigns the next blob number and marks it as being written, so that
-// Sweep does not delete its file. The caller calls done.
+// newBlobWriter assigns the next blob number. It lists the blob as being written, so
+// that Sweep does not delete its file, until the caller calls done.
 func (s *Store) newBlobWriter() *blobWriter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +62,8 @@ func (s *Store) newBlobWriter() *blobWriter {
 	return &blobWriter{store: s, generation: s.generation.Load(), id: id, path: s.incomingPath(id)}
 }
 
-// done ends the mark of newBlobWriter. The blob has no file under incoming any more.
+// done removes the blob from the list of blobs that are being written. The caller
+// calls it when the blob has no file under incoming any more.
 func (b *blobWriter) done() {
 	b.store.mu.Lock()
 	defer b.store.mu.Unlock()
@@ -86,10 +87,10 @@ func (s *Store) incomingPath(id uint64) string {
 // number.
 const incomingSuffix = ".body"
 
-// add takes the next chunk. value has crcSize reserved bytes for the checksum, which
-// add sets, and then the bytes of the chunk. The writer refers to value until the
-// next group is complete, or until commit. An error means that the blob cannot be
-// stored: the caller must call discard.
+// add adds the next chunk of the blob. value is crcSize free bytes, which add fills
+// with the checksum, and then the bytes of the chunk. The caller must not change
+// value until the group of the chunk is written, or until commit. If add returns an
+// error, the blob cannot be stored, and the caller must call discard.
 func (b *blobWriter) add(value []byte) error {
 	key := chunkKey(b.id, b.nextChunk)
 	binary.BigEndian.PutUint32(value, checksum(key, value[crcSize:]))
@@ -127,8 +128,8 @@ func (b *blobWriter) writeGroup() error {
 	})
 }
 
-// batch returns a batch of the buffered chunks, which are the latest before nextChunk.
-// The caller closes it.
+// batch returns a batch with the buffered chunks, which are the last ones before the
+// chunk number nextChunk. The caller closes the batch.
 func (b *blobWriter) batch(db *pebble.DB) (*pebble.Batch, error) {
 	const room = 1 << 10 // bytes for the keys and the header
 	batch := db.NewBatchWithSize(room + len(b.buffered)*(crcSize+chunkSize))
@@ -191,9 +192,9 @@ func (b *blobWriter) commit(ctx context.Context, h blobHeader) error {
 	})
 }
 
-// write calls do as Store.write does. If the database was reopened since the first
-// chunks were written, these may be lost; write then returns an ErrBroken and does
-// not call do.
+// write calls do with the database, as Store.write does. If the database was reopened
+// since the first chunks were written, these chunks may be lost. Then write returns
+// an ErrBroken and does not call do.
 func (b *blobWriter) write(do func(*pebble.DB) error) error {
 	return b.store.write(func(db *pebble.DB) error {
 		if b.generation != b.store.generation.Load() {

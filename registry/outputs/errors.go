@@ -68,8 +68,9 @@ func (s *redactedError) Error() string { return s.text }
 // Unwrap returns the hidden error.
 func (s *redactedError) Unwrap() error { return s.cause }
 
-// redact returns err with its text hidden. It returns the error of an ended context
-// unchanged, and nil for nil. Callers still match the hidden error with errors.Is.
+// redact returns err with its text hidden, so that the text shows no path. Callers
+// can still match err with errors.Is. The error of an ended context and nil are
+// returned unchanged.
 func redact(err error) error {
 	switch {
 	case err == nil:

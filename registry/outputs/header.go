@@ -32,7 +32,7 @@ const (
 // castagnoli is the table of the CRC-32C of headers and chunks.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// A state is the step in the life of a blob. Zero is invalid.
+// A state is the stage in the life of a blob. The zero state is invalid.
 type state byte
 
 const (

@@ -127,7 +127,8 @@ func (s *Store) release(ref domain.Ref, kept bool) {
 	}
 }
 
-// unclaim ends a claim before anything was written.
+// unclaim ends a new claim of ref, because ref is stored already or its header cannot
+// be read.
 func (s *Store) unclaim(ref domain.Ref) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +143,8 @@ func (s *Store) acknowledge(ref domain.Ref) {
 	s.mu.claims[ref] = claim{durable: true}
 }
 
-// hidden reports whether a Keep has a claim of ref, so that reads must not return it.
+// hidden reports whether a Keep holds the claim of ref. Reads must not return the
+// blob then, because its Keep may still fail.
 func (s *Store) hidden(ref domain.Ref) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,13 +174,14 @@ func (s *Store) keep(ctx context.Context, ref domain.Ref, mime string, r io.Read
 	return retained, err
 }
 
-// copyChunks reads r to its end into b and returns the digest of the bytes. An empty
-// blob gets one empty chunk. The last chunks stay in ring, to which b refers until
-// commit.
+// copyChunks reads r to its end, adds the chunks to b and returns the digest of the
+// bytes. An empty blob gets one empty chunk. The last chunks stay in the buffers of
+// ring until commit, because b refers to them.
 //
-// A buffer of ring is used again after as many chunks as ring has. Before that,
-// copyChunks waits until the digester has hashed the earlier chunk in it, and b has
-// written the chunk's group.
+// A buffer of ring is used again after len(ring) further chunks. Before that,
+// copyChunks waits until the earlier chunk in the buffer is hashed. b has then
+// written the group of that chunk, because a group has fewer chunks than ring has
+// buffers.
 func (s *Store) copyChunks(ctx context.Context, b *blobWriter, ring *chunkRing, r io.Reader) (*Digester, error) {
 	var count asyncDigester
 	defer count.end()
@@ -274,8 +277,8 @@ type asyncDigester struct {
 	waiting    int // chunks that were added and whose value was not received from counted
 }
 
-// add hands over p. The caller must not change p until await or end shows that it is
-// hashed.
+// add adds the chunk p to the digest. The goroutine may hash p later, so the caller
+// must not change p until await or end shows that it is hashed.
 func (a *asyncDigester) add(p []byte) {
 	if a.waiting++; a.waiting == 1 && a.chunks == nil {
 		a.first = p

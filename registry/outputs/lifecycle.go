@@ -94,7 +94,8 @@ func (s *Store) Prune(ctx context.Context, ref domain.Ref, policy string, at tim
 	return retained, nil
 }
 
-// prune is Prune without the text of the operation in its errors.
+// prune does the work of Prune. Prune adds the name of the operation and the ref to
+// its errors.
 func (s *Store) prune(ctx context.Context, ref domain.Ref, policy string, at time.Time) (domain.Retained, error) {
 	if len(policy) > math.MaxUint16 {
 		return domain.Retained{}, fmt.Errorf("policy name of %d bytes: the limit is %d", len(policy), math.MaxUint16)

@@ -102,8 +102,8 @@ func (s *Store) readPage(from, end []byte, n int) (headers []blobHeader, next []
 	return visible, next, err
 }
 
-// corruptionError returns err redacted. A corruption that Pebble reports is an
-// ErrDamaged.
+// corruptionError returns err with its text hidden, as redact does. If Pebble reports
+// a corruption, the result also is an ErrDamaged.
 func corruptionError(err error) error {
 	if pebble.IsCorruptionError(err) {
 		return fmt.Errorf("%w: %w", ErrDamaged, redact(err))

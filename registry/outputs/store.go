@@ -155,8 +155,8 @@ func openError(err error) error {
 	return fmt.Errorf("%w: %w", ErrFiles, err)
 }
 
-// lockFolder takes the exclusive lock of a folder. It waits for readers, and logs them
-// after a second.
+// lockFolder takes the exclusive lock of a folder. While other processes read the
+// store, it waits; after a second it logs their process IDs.
 func lockFolder(dir string, storage vfs.FS, logger *slog.Logger) (*pebble.Lock, error) {
 	return pebble.LockDirectory(dir, waitingFS{storage, func() {
 		if logger != nil {
@@ -165,8 +165,8 @@ func lockFolder(dir string, storage vfs.FS, logger *slog.Logger) (*pebble.Lock, 
 	}})
 }
 
-// A waitingFS waits for readers when it locks a file, and calls waiting once after a
-// second.
+// A waitingFS is a file system whose Lock waits for readers. After a second of
+// waiting, Lock calls waiting once.
 type waitingFS struct {
 	vfs.FS
 	waiting func()
@@ -224,9 +224,9 @@ func checkFormat(db *pebble.DB) error {
 	return db.Set(formatKey, []byte{format}, pebble.Sync)
 }
 
-// readFormat reports whether a database has a format, and returns an ErrFormat for an
-// unknown one. A process that was killed while it created the store may have left none,
-// and then stored no blob.
+// readFormat reports whether a database has a format. It returns an ErrFormat for an
+// unknown format. A database has no format if the process that created it was killed
+// before it wrote the format; it then has no blob either.
 func readFormat(db *pebble.DB) (found bool, err error) {
 	value, closer, err := db.Get(formatKey)
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -280,15 +280,21 @@ func (s *Store) ID() (id string, err error) {
 
 // pebbleOptions returns options for a database of few, large values.
 //
-// Long blobs arrive as finished sstables, bypass WAL and memtables and land in the last
-// level, where no compaction rewrites them. So values stay with their keys, and memory
-// use does not depend on blob sizes. Memtables have only headers and the first MiB of
-// each blob: 16 MiB, and no stall before the fourth, since a stalled write cannot be
-// interrupted. A flush writes one sstable of chunks and one of headers. The chunk keys
-// of a later blob sort after all earlier ones, so sstables of chunks do not overlap and
-// a compaction moves them without rewriting; an sstable of both kinds would overlap all
-// below it. The cache has room for the 128 latest chunks; readers read sequentially, so
-// a larger one would not help.
+// Long blobs arrive as finished sstables. They bypass the WAL and the memtables and
+// land in the last level, where no compaction rewrites them. So values stay with
+// their keys, and memory use does not depend on blob sizes.
+//
+// Memtables have only headers and the first MiB of each blob, so 16 MiB suffice.
+// Writes stall only at the fourth memtable, because a stalled write cannot be
+// interrupted.
+//
+// A flush writes one sstable of chunks and one of headers. The chunk keys of a later
+// blob sort after all earlier ones, so sstables of chunks do not overlap and a
+// compaction moves them without rewriting. An sstable of both kinds would overlap all
+// sstables in the levels below it.
+//
+// The cache has room for the 128 latest chunks. Readers read sequentially, so a
+// larger cache would not help.
 func (s *Store) pebbleOptions() *pebble.Options {
 	o := &pebble.Options{
 		FS:                          s.failStop,
@@ -319,7 +325,7 @@ func (s *Store) pebbleOptions() *pebble.Options {
 // memTable is the default size of a memtable in bytes.
 const memTable = 16 << 20
 
-// spanPolicy separates chunks and headers into sstables of their own.
+// spanPolicy makes Pebble write chunks and headers to separate sstables.
 func spanPolicy(start []byte) (_ pebble.SpanPolicy, end []byte, _ error) {
 	if len(start) > 0 && start[0] > chunkKind {
 		return pebble.SpanPolicy{}, nil, nil

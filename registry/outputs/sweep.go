@@ -17,18 +17,18 @@ type Swept struct {
 	Bytes   int64 // of the blobs; for a partly written one, the bytes of its chunks or its file
 }
 
-// Sweep is the garbage collector. It deletes what crashes left:
+// Sweep is the garbage collector. It deletes the remains of crashes:
 //
 //   - unconfirmed blobs whose settlement event was never recorded;
 //   - chunks without a header, of a Keep that did not finish;
 //   - sstables under incoming, of such a Keep.
 //
-// For each settlement with unconfirmed blobs it calls recorded, which reports whether
-// the log has the settlement event. If so, Sweep confirms the blobs. It considers
-// only blobs with a number below the first one of this opening: a newer blob may
-// belong to an event that is not in the log yet. If recorded returns an error, Sweep
-// stops and returns it with the counts so far. Sweep may run while the store is in
-// use.
+// Sweep considers only old blobs: those that Keep began to write before this store
+// was opened. The event of a newer blob may not be in the log yet. For each
+// settlement with old unconfirmed blobs Sweep calls recorded, which reports whether
+// the log has the settlement event. If the log has the event, Sweep confirms the
+// blobs; otherwise it deletes them. If recorded returns an error, Sweep stops and
+// returns the error and the counts so far. Sweep may run while the store is in use.
 func (s *Store) Sweep(ctx context.Context, recorded func(context.Context, domain.EventID) (bool, error)) (Swept, error) {
 	var swept Swept
 	err := s.sweepUnrecorded(ctx, recorded, &swept)
@@ -44,8 +44,9 @@ func (s *Store) Sweep(ctx context.Context, recorded func(context.Context, domain
 	return swept, nil
 }
 
-// sweepUnrecorded calls sweepSettlement once for each settlement that has an old
-// unconfirmed blob. The headers of a settlement follow each other.
+// sweepUnrecorded calls sweepSettlement once for each settlement that has an
+// unconfirmed blob from before the opening of the store. The headers of one
+// settlement follow each other, so comparing with the last settlement is enough.
 func (s *Store) sweepUnrecorded(ctx context.Context, recorded func(context.Context, domain.EventID) (bool, error), swept *Swept) error {
 	var last domain.EventID
 	for h, err := range s.headers(ctx) {
@@ -64,8 +65,9 @@ func (s *Store) sweepUnrecorded(ctx context.Context, recorded func(context.Conte
 	return nil
 }
 
-// sweepSettlement asks recorded about a settlement. It confirms the unconfirmed blobs
-// of a recorded one, and deletes the old unconfirmed blobs of any other.
+// sweepSettlement calls recorded with a settlement. If the log has the settlement
+// event, it confirms the unconfirmed blobs of the settlement. Otherwise it deletes
+// those from before the opening of the store.
 func (s *Store) sweepSettlement(ctx context.Context, id domain.EventID, recorded func(context.Context, domain.EventID) (bool, error), swept *Swept) error {
 	named, err := recorded(ctx, id)
 	if err != nil {
@@ -93,9 +95,10 @@ func (s *Store) sweepSettlement(ctx context.Context, id domain.EventID, recorded
 	return nil
 }
 
-// sweepChunks deletes the chunks of old blobs without a header. It first collects the
-// numbers of all headers, and then visits the blobs in the order of their numbers. A
-// Keep that runs has a newer number, so its chunks are not considered.
+// sweepChunks deletes the chunks of blobs without a header. It first collects the
+// blob numbers in all headers, and then visits the blobs with chunks in the order of
+// their numbers. It ends at firstNew, the first number since the opening of the
+// store, so it does not delete the chunks of a running Keep.
 func (s *Store) sweepChunks(ctx context.Context, swept *Swept) error {
 	named := map[uint64]struct{}{}
 	for h, err := range s.headers(ctx) {
@@ -122,9 +125,9 @@ func (s *Store) sweepChunks(ctx context.Context, swept *Swept) error {
 	}
 }
 
-// firstBlob returns the number of the first blob with chunks whose number is from or
-// greater. It returns s.firstNew if no old blob is left. If the blob is not in named,
-// size is the bytes of its chunks.
+// firstBlob returns the number of the first blob with chunks, from the number from on
+// and before firstNew. It returns firstNew if there is no such blob. size is the
+// total size of the chunks of the blob, and 0 if the blob is in named.
 func (s *Store) firstBlob(from uint64, named map[uint64]struct{}) (id uint64, size int64, err error) {
 	id = s.firstNew
 	err = s.read(func(db *pebble.DB) error {
