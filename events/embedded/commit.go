@@ -18,11 +18,11 @@ import (
 // can be four times as large, which leaves room for keys and headers.
 const maxAppend = 1 << 30
 
-// An appendRequest is an append that waits for the committer. The goroutine of Append
-// owns it until queue.put, and again after it has received the result from done. In
-// between the queue and then the committer own it. The committer sends exactly one
-// result, or none if the request was withdrawn. A request is reused for later
-// appends.
+// An appendRequest is an append that waits for the committer. It has one owner at a
+// time: the goroutine of Append until queue.put, then the queue, then the committer,
+// and again the goroutine of Append after it has received the result from done. The
+// committer sends exactly one result, or none if the request was withdrawn. Requests
+// are reused for later appends.
 type appendRequest struct {
 	stream  events.Stream   // of all records
 	after   events.Revision // the length that the caller saw
@@ -33,7 +33,8 @@ type appendRequest struct {
 	done    chan error      // of capacity 1, so that the committer does not wait for a caller that gave up
 }
 
-// An encodedRecord locates a record in the values of an appendRequest.
+// An encodedRecord is the end of one record in appendRequest.values, and its
+// checksum.
 type encodedRecord struct {
 	end int    // offset after its sum, which is its last four bytes
 	sum uint32 // checksum of the value alone; finishSum adds the sequence
@@ -305,11 +306,12 @@ func (s *Store) buildGroup(taken []*appendRequest) *commitGroup {
 	return g
 }
 
-// add adds a request to a group. If the request does not follow the end of its
-// stream, add lists it as mismatched: its caller is answered when the group is
-// durable and compares then. Several requests of one stream may be in a group,
-// because add updates the cached length. room is the capacity of the batch, which add
-// creates for the first request.
+// add adds the records of a request to a group and its batch. If the request does not
+// follow the end of its stream, add puts it into g.mismatched instead; finish sends
+// its result when the group is durable, so that the caller can then compare it with
+// durable records. A group may have several requests of one stream, because add
+// updates the cached length. add creates the batch for the first request, with a
+// capacity of room bytes.
 func (s *Store) add(g *commitGroup, p *appendRequest, room int) error {
 	h, err := s.streamLength(p.stream)
 	if err != nil {
@@ -412,9 +414,10 @@ func (s *Store) writeError(err error) error {
 }
 
 // finish ends a group. If err is nil, it first advances the watermark past the group,
-// so that a caller whose Append has returned can read its records. It then answers
-// the requests, releases their bytes in the queue and unlocks gate. After an answer
-// the caller owns its request again. Mismatched requests get errMismatch, or err.
+// so that a caller whose Append has returned can read its records. It then sends each
+// request its result: err for an added request, and errMismatch or a non-nil err for
+// a mismatched one. From then on the caller owns its request again. Last, finish
+// releases the bytes of the group in the queue and unlocks gate.
 func (s *Store) finish(g *commitGroup, err error) {
 	if err == nil && g.batch != nil {
 		s.watermark.advance(g.end, s.recentValues(g))

@@ -79,8 +79,8 @@ func (m *matcher) match(r layout.RawRecord) bool {
 	return oneOf(m.kinds, r.Kind(), is) && oneOf(m.categories, r.Stream(), inCategory) && oneOf(m.prefixes, r.Stream(), begins)
 }
 
-// oneOf reports whether related is true for name and an element of the list. An empty
-// list accepts every name.
+// oneOf reports whether stands(name, element) is true for an element of these. An
+// empty list accepts every name.
 func oneOf(these []string, name []byte, stands func([]byte, string) bool) bool {
 	for _, one := range these {
 		if stands(name, one) {

@@ -28,11 +28,12 @@ func (s *Store) Follow(ctx context.Context, after events.Position, options ...ev
 	return func(yield func(events.Entry, error) bool) { yield(events.Entry{}, errFollowings) }
 }
 
-// FollowEvery is Follow with progress. It calls passed after every so many entries,
-// with the position of the last of them, on the goroutine of the loop. An entry
-// counts when it was yielded or the filter rejected it. The call comes before the
-// next entry and before CaughtUp. While a filter rejects every entry, progress
-// advances in steps of a few thousand entries. If every is 0, passed is not called.
+// FollowEvery is Follow with reports of progress. After each run of every entries it
+// calls passed with the position of the last of them, on the goroutine of the loop.
+// It counts the entries that it yielded and the entries that the filter rejected. It
+// calls passed before it yields the next entry and before it calls CaughtUp. While a
+// filter rejects every entry, the calls come in bursts, after each read of a few
+// thousand entries. If every is 0, it does not call passed.
 func (s *Store) FollowEvery(ctx context.Context, after events.Position, following events.Following, every uint64, passed func(events.Position)) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		if err := following.Filter.Valid(); err != nil {
@@ -76,9 +77,10 @@ func newFollower(ctx context.Context, s *Store, after events.Position, f events.
 	return &follower{store: s, match: newMatcher(f.Filter), caughtUp: f.CaughtUp, start: after, after: all.first - 1, ended: ctx.Done()}
 }
 
-// run yields entries until an error and returns it; it never returns nil. It catches
-// up with the watermark, calls caughtUp, and waits for the next advance. An end of
-// ctx sends to the same channel as an advance, so the wait ends for either.
+// run yields entries until an error and returns it; it never returns nil. In each
+// round it catches up with the watermark, calls caughtUp, and waits. When the
+// watermark advances or ctx ends, a value is sent to ch, so run waits for one channel
+// only.
 func (f *follower) run(ctx context.Context, yield func(events.Entry, error) bool) error {
 	f.store.watermark.followers.Add(1)
 	defer f.store.watermark.followers.Add(-1)
@@ -106,9 +108,10 @@ func (f *follower) position() events.Position {
 	return events.NewPosition(f.after, f.after)
 }
 
-// catchUp yields all entries up to the watermark. It takes a group from memory if the
-// watermark keeps the one after f.after, and otherwise reads the database. The
-// buffers for the database are dropped as soon as the follower is served from memory.
+// catchUp yields all entries up to the watermark. If the watermark keeps the group of
+// the record after f.after in memory, catchUp takes the group from there. Otherwise
+// it reads a batch from the database. It drops the buffers for the database as soon
+// as it finds a group in memory.
 func (f *follower) catchUp(ctx context.Context, yield func(events.Entry, error) bool) error {
 	var late *catchUpReader
 	for {

@@ -51,8 +51,8 @@ func (h *lengthCache) add(s events.Stream, length events.Revision) *streamLength
 	return added
 }
 
-// keep puts a length into the younger generation, after it has started a new
-// generation if that one is full.
+// keep puts a length into the younger generation. If that generation is full, keep
+// first starts a new one.
 func (h *lengthCache) keep(s events.Stream, found *streamLength) {
 	if h.young == nil || len(h.young) >= cmp.Or(h.maxStreams, maxCachedStreams) || h.bytes >= maxCachedNameBytes {
 		h.young, h.old, h.bytes = map[events.Stream]*streamLength{}, h.young, 0

@@ -15,24 +15,26 @@ import (
 // ErrReadOnly is the error of a write to a store that [OpenReader] opened.
 var ErrReadOnly = errors.New("store is open to read only")
 
-// OpenReader opens the store in a folder for reading, as it is now. It changes nothing
-// in the folder, also after a kill, and needs neither write permission nor space.
-// Writes to the returned store fail with [ErrReadOnly], and its followers wait for
-// records that never come. The caller closes it.
+// OpenReader opens the store in a folder for reading, as of now. It changes nothing
+// in the folder, even if the last writer was killed. It needs neither write
+// permission nor free space. Writes to the returned store fail with [ErrReadOnly].
+// Its followers yield the records that the store has, and then wait until they are
+// ended. The caller closes the store.
 //
-// The reader shares the folder's lock with other readers while it opens the database. A
-// writer waits for that, and its later changes are not visible to the reader. The lock
-// is held until Close only if the store has more tables than a quarter of the files
-// that this process may open.
+// While OpenReader opens the database, it holds the folder's lock, which it shares
+// with other readers and for which a writer waits. It then releases the lock. It
+// keeps the lock until Close only if the store has more tables than a quarter of the
+// files that this process may open. Later changes of a writer are not visible to the
+// reader.
 //
-// A folder that a writer has open is events.ErrInUse, and one in which a killed writer
-// was creating a store is events.ErrNotAStore; otherwise the errors are those of
-// [Open]. If the lock cannot be shared (the folder has no lock file, or it cannot be
-// read), OpenReader retries for a second until the folder does not change while it
-// opens the store.
+// OpenReader returns events.ErrInUse if a writer has the folder open,
+// events.ErrNotAStore if a writer was killed while it created the store, and
+// otherwise the errors of [Open]. If there is no lock file, or it cannot be read, no
+// lock keeps writers away. OpenReader then opens the store again, for up to a second,
+// until the folder does not change in the meantime.
 //
-// OpenReader syncs the records that a killed writer had not synced, if the file system
-// allows it to a reader. It ignores Owner and Durability of the Config.
+// OpenReader syncs the records that a killed writer had not synced, if the file
+// system allows a reader to sync. It ignores Owner and Durability of the Config.
 func OpenReader(ctx context.Context, dir string, cfg Config) (*Store, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err

@@ -128,9 +128,9 @@ func (q *queue) put(p *appendRequest) error {
 	return nil
 }
 
-// withdraw removes a request whose caller gives up from the queue and releases its
-// bytes. It returns false if the committer has taken the request; the outcome is then
-// unknown and the committer still uses the request.
+// withdraw removes a request from the queue and releases its bytes, when its caller
+// no longer waits. It returns false if the committer has already taken the request.
+// The outcome is then unknown, and the committer still uses the request.
 func (q *queue) withdraw(p *appendRequest) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -211,8 +211,8 @@ func (q *queue) waitDueLocked() {
 	}
 }
 
-// finished ends the flight of a group whose requests were answered and releases its
-// bytes.
+// finished records that a group is no longer in flight, because all its requests have
+// a result. It releases the size bytes of the group.
 func (q *queue) finished(size int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -221,7 +221,8 @@ func (q *queue) finished(size int) {
 	q.signalLocked()
 }
 
-// close ends every waiting append with ErrClosed, and every later one.
+// close closes the queue: every append that waits for room, and every later one,
+// returns ErrClosed.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

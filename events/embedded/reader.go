@@ -17,7 +17,8 @@ type readLimits struct {
 	seen    int // records examined, which a filter may reject
 }
 
-// maxReadBytes bounds the bytes of a read, without its last record.
+// maxReadBytes is the number of bytes after which a read ends. The last record of the
+// read may exceed it.
 const maxReadBytes = 512 << 10
 
 // initialLimits returns the limits of the first read of a loop. They are small,
@@ -29,8 +30,8 @@ func (c readLimits) grown() readLimits {
 	return readLimits{records: min(c.records*4, 1<<10), bytes: min(c.bytes*2, maxReadBytes), seen: min(c.seen*2, 8<<10)}
 }
 
-// forFollower returns limits that are smaller in memory, because a store may have
-// many followers.
+// forFollower returns limits with which a read needs less memory, because a store may
+// have many followers.
 func (c readLimits) forFollower() readLimits {
 	return readLimits{records: min(c.records, 256), bytes: min(c.bytes, 64<<10), seen: c.seen}
 }
@@ -41,8 +42,8 @@ func (c readLimits) full(h *readBatch, seen int) bool {
 	return len(h.records) >= c.records || h.bytes >= c.bytes || seen >= c.seen
 }
 
-// A recordReader reads the records of a query in order, in several reads. It
-// remembers its place between them.
+// A recordReader reads the records of a query in order, in several reads. Each read
+// continues after the last record of the previous one.
 type recordReader interface {
 	// next adds the next records to the batch, up to the limits. If it fails, the
 	// batch has the records before the error. The caller keeps the database open.

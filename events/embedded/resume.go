@@ -16,7 +16,7 @@ import (
 // the disk.
 const roomName = "room.new"
 
-// errStopped is the error of every operation after a failure that does not pass.
+// errStopped is the error of every operation after a permanent failure.
 var errStopped = errors.New("the store stopped at a failed write; opening it again tells what was kept")
 
 // ErrPaused is the error of a write while the disk is full or the process has too
@@ -86,8 +86,8 @@ func (s *Store) closeDatabase() {
 	_ = db.Close() // which fails, as a write has
 }
 
-// newReplay returns the storage for the next opening of the database. Both results are
-// the Replay.
+// newReplay returns a new Replay, under which the database is opened next. It returns
+// it twice: as a file system and as a Replay.
 func (s *Store) newReplay() (vfs.FS, *pebblefiles.Replay) {
 	s.replay = pebblefiles.NewReplay(s.storage, s.torn)
 	return s.replay, s.replay

@@ -31,9 +31,9 @@ func rangeOf(q events.Query, end uint64) seqRange {
 func (s seqRange) empty() bool { return s.first > s.last }
 
 // firstSequence returns the first sequence whose position is p or greater. If
-// excluded is true, it is greater than p. A caller may have a position of another
-// store, with different parts; the result is then the next whole sequence. It is at
-// most math.MaxUint64.
+// excluded is true, the position must be greater than p. The two parts of a position
+// of another store may differ; the result is then the first sequence after it. The
+// result is at most math.MaxUint64.
 func firstSequence(p events.Position, excluded bool) uint64 {
 	commit, prepare := p.Parts()
 	if prepare > commit || prepare == commit && excluded {
@@ -46,7 +46,8 @@ func firstSequence(p events.Position, excluded bool) uint64 {
 }
 
 // lastSequenceAt returns the last sequence whose position is p or less. If excluded
-// is true, it is less than p. It returns 0 if no sequence is.
+// is true, the position must be less than p. It returns 0 if there is no such
+// sequence.
 func lastSequenceAt(p events.Position, excluded bool) uint64 {
 	commit, prepare := p.Parts()
 	if commit > 0 && (prepare < commit || prepare == commit && excluded) {

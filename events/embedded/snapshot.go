@@ -14,7 +14,7 @@ import (
 // leaves it; the next backup, and Compact, remove it.
 const snapshotName = "snapshot"
 
-// Backup makes a backup of the store in the folder dst with backup.Make, which documents it.
+// Backup makes a backup of the store in the folder dst. See [backup.Make].
 func (s *Store) Backup(ctx context.Context, dst string, components ...backup.NamedComponent) (backup.Manifest, backup.Written, error) {
 	return backup.Make(ctx, backup.Source{
 		FS: s.folder.FS, Dir: s.folder.Path, SnapshotDir: s.folder.PathOf(snapshotName), Snapshot: s.snapshot, Acquire: s.acquireSnapshot,
@@ -31,7 +31,7 @@ func (s *Store) acquireSnapshot() (release func(), err error) {
 }
 
 // snapshot makes a snapshot of the durable records in the new folder dir, while
-// appends continue. It returns the failure of the store if that takes no writes.
+// appends continue. If the store is paused or stopped, it returns the failure.
 func (s *Store) snapshot(_ context.Context, dir string) error {
 	return s.use(func() error {
 		if err := s.failure(); err != nil {

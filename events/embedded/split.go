@@ -86,7 +86,7 @@ func (s *Store) cutPoints(all seqRange, parts int) (cutPoints []uint64, err erro
 	return cutPoints, nil
 }
 
-// runs cuts a range that is not empty into at most so many ranges of about the same
+// runs cuts a range that is not empty into at most most ranges of about the same
 // length.
 func (s seqRange) runs(most int) []seqRange {
 	length := s.last - s.first + 1

@@ -73,10 +73,10 @@ type Store struct {
 // either durable when Open returns, or gone.
 //
 // Open returns events.ErrInUse if another process has the store open,
-// events.ErrNewerFormat for a newer format, [storedir.ErrIncomplete] if files are missing,
-// events.ErrDamaged if files differ from those at the last closing, and
-// events.ErrNotAStore if the folder holds something else. It changes nothing in these
-// folders.
+// events.ErrNewerFormat for a newer format, [storedir.ErrIncomplete] if files are
+// missing, events.ErrDamaged if files differ from those at the last closing, and
+// events.ErrNotAStore if the folder holds something else. After these errors the folder
+// is unchanged.
 //
 // A store stops at a failed write. If the disk is full or the process has too many open
 // files, the store is paused: reads work, writes fail with [ErrPaused], and followers
@@ -155,8 +155,8 @@ func (s *Store) warnNetwork(network string, logger *slog.Logger) {
 	}
 }
 
-// newFailStop makes the file system that the database is opened with. Snapshots are
-// written past it: one that cannot be written does not stop the store.
+// newFailStop makes the fail-stop file system of the database. It excludes the folder
+// of snapshots, so a snapshot that cannot be written does not stop the store.
 func (s *Store) newFailStop(logger *slog.Logger) {
 	s.failStop = pebblefiles.NewFailStopFS(s.replay, pebblefiles.FailStopOptions{Logger: logger, LogSynced: s.storeStats.synced})
 	s.failStop.Exclude(s.folder.PathOf(snapshotName))
@@ -208,8 +208,8 @@ func (s *Store) start(sealed uint64) error {
 	return nil
 }
 
-// openError returns the error of Open for an error of Pebble: ErrIncomplete for a
-// missing file, and otherwise ErrDamaged where Pebble reports corruption.
+// openError converts an error of Pebble to the error that Open returns: ErrIncomplete
+// for a missing file, ErrDamaged for a corruption, and any other error unchanged.
 func openError(err error) error {
 	if errors.Is(err, events.ErrDamaged) {
 		return err

@@ -62,10 +62,11 @@ func (r *streamReader) next(h *readBatch, c readLimits) error {
 	return layout.CloseIter(it, r.readRecords(it, sequences, h, c))
 }
 
-// seek sets left to the revisions whose sequences are in among, by binary search in
-// the index. Revisions and sequences of a stream increase together, which makes the
-// search possible. It does so once. A forward query from the start of the log needs
-// no search, because sequences ends it at among.last.
+// seek prepares the first read. It narrows left to the revisions whose sequences are
+// within among. It finds them by binary search in the index, because the sequences of
+// a stream increase with its revisions. Later calls do nothing. A forward query that
+// starts at the first sequence needs no search: its last revision is found by
+// sequences.
 func (r *streamReader) seek() error {
 	if r.positioned {
 		return nil
@@ -133,9 +134,9 @@ func (r *streamReader) place(it *pebble.Iterator, revision events.Revision) (uin
 	return layout.LastUint64(value), nil
 }
 
-// sequences returns the sequences of the next records, at most so many. If it reaches
-// the end of the stream or of among, it sets left.last to the last revision before
-// that.
+// sequences returns the sequences of the next records, at most most of them. If it
+// reaches the end of the stream or of the range among, it sets left.last to the last
+// revision within them.
 func (r *streamReader) sequences(most int) (sequences []uint64, err error) {
 	it, err := r.index(r.left)
 	if err != nil {

@@ -69,10 +69,12 @@ func (m *watermark) load() (uint64, *watermarkState) {
 	return at.end, at
 }
 
-// advance sets the watermark to end and notifies the waiters. The values are the
-// records since the last advance, each with room for its sum; the watermark owns them
-// and does not change them. With any other number of values it keeps none of the
-// records, and followers read them from the database.
+// advance sets the watermark to end and notifies the waiters. values are the encoded
+// records since the last advance, each with room for its checksum, which the
+// watermark keeps in memory for followers. From then on the watermark owns them and
+// the caller must not change them. If values does not have exactly one element for
+// each of these records, as without followers, the watermark keeps none of them, and
+// followers read the records from the database.
 func (m *watermark) advance(end uint64, values [][]byte) {
 	before := m.current.Load()
 	next := &watermarkState{end: end, groups: before.groups}

@@ -178,10 +178,10 @@ func (b *backupRun) run(ctx context.Context, parts []NamedComponent) (err error)
 	return b.removeUnneeded()
 }
 
-// snapshot copies the components and then the records, by recursion: each component
-// calls the next step while it removes no data. So the data to which the copied
-// records refer cannot disappear between the copy of the records and the copy of the
-// component.
+// snapshot copies the components and the records into dir. Each Component.Snapshot
+// calls a function that copies the other components and, last, the records. A
+// component removes no data from that call until its own copy is complete. So each
+// copy of a component has all data to which the copied records refer.
 func (b *backupRun) snapshot(ctx context.Context, dir string, parts []NamedComponent) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -331,10 +331,12 @@ func (b *backupRun) copyAll(ctx context.Context, parts []NamedComponent) error {
 	return pebblefiles.SyncDir(b.fs, b.fs.PathJoin(b.dst, poolName))
 }
 
-// copyFile adds a file to the manifest. It copies the file unless the pool has a file
-// with the same SHA-256 and size, which is not due for a reread or is intact. It
-// checks a file that it copies for damage before and compares the digest of a second
-// read after. The copy gets its name in the pool only when it is durable.
+// copyFile adds a file to the manifest and makes sure that the pool has an intact
+// copy of it. If the pool has a file with the same SHA-256 and size, copyFile uses
+// it; if this backup rereads that file, it must also be intact. Otherwise copyFile
+// copies the file. It first checks the file for damage. It returns an ErrDamaged if
+// the file is damaged, or if the copied bytes have another SHA-256 than the first
+// read. The copy gets its name in the pool only when its content is durable.
 func (b *backupRun) copyFile(ctx context.Context, from, path string) error {
 	sum, size, err := hashCopy(ctx, b.fs, from, io.Discard)
 	if err != nil {
@@ -412,7 +414,7 @@ func writeCopy(ctx context.Context, storage vfs.FS, from, to string) (sum string
 }
 
 // hashCopy copies a file to a writer, and returns its SHA-256 in hexadecimal and its
-// size in bytes. It returns the cause of ctx if that ends.
+// size in bytes. If ctx ends, it returns the cause.
 func hashCopy(ctx context.Context, storage vfs.FS, from string, to io.Writer) (sum string, size int64, err error) {
 	in, err := storage.Open(from)
 	if err != nil {
@@ -488,15 +490,15 @@ func readManifest(storage vfs.FS, dir string) (b Manifest, err error) {
 // A Component is other data that a backup includes, such as the outputs to which records
 // refer.
 type Component interface {
-	// Snapshot creates the folder dir with an immutable copy of the component's data.
-	// It first calls before and returns its error. From that call until the copy is
-	// complete the component removes no data, so the copy has all data that before
-	// saw referenced.
+	// Snapshot creates the folder dir with an immutable copy of the component's
+	// data. It first calls before, and returns an error of before. The component
+	// removes no data from that call until the copy is complete. So the copy has
+	// all data to which the records refer that before copied.
 	Snapshot(ctx context.Context, dir string, before func() error) error
 }
 
-// A Referenced component finds the references to its data in records. A backup compares
-// the copy of the component with the copy of the records.
+// A Referenced component can name the data to which records refer and which its copy
+// lacks. A backup lists this data in its manifest as missing.
 type Referenced interface {
 	Component
 	// Missing returns the names of the data that the records refer to and the copy in

@@ -104,9 +104,9 @@ func (r *restoreRun) run(ctx context.Context) (err error) {
 	return r.fs.Remove(r.path(storedir.RestoringName))
 }
 
-// explain returns the error of a failed copy. A backup that was made into src during
-// the Restore removes files; explain returns events.ErrInUse if the manifest shows
-// that.
+// explain returns err, or an events.ErrInUse if another backup was made into src
+// during the Restore. Such a backup removes files, which makes the copy of a file
+// fail, and changes the time in the manifest.
 func (r *restoreRun) explain(err error) error {
 	now, reading := readManifest(r.fs, r.src)
 	if errors.Is(err, ErrBadBackup) && reading == nil && !now.Made.Equal(r.made.Made) {

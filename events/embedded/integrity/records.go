@@ -57,7 +57,7 @@ func (k *check) checkRecords(ctx context.Context) error {
 }
 
 // end returns the sequence of the last record. If the records cannot be read, it
-// returns the number of the seal and the error.
+// returns the error, and in place of the sequence the number in the seal.
 func (k *check) end() (uint64, error) {
 	it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: layout.EntryKey(0), UpperBound: layout.EntriesEnd()})
 	if err != nil {
@@ -74,9 +74,10 @@ func (k *check) end() (uint64, error) {
 	return end, err
 }
 
-// readRun reads records from the sequence seq on. An iterator ends at an unreadable
-// block, so readRun reports a hole there and returns the sequence at which the caller
-// continues with a new iterator.
+// readRun reads records from the sequence seq on, with one iterator, and returns the
+// sequence at which the caller continues. At an unreadable block the iterator ends;
+// readRun then reports the record there as unreadable and returns the sequence after
+// it.
 func (k *check) readRun(ctx context.Context, seq, end uint64, digest *events.Digest) (uint64, error) {
 	it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: layout.EntryKey(seq), UpperBound: layout.UpperBound(end)})
 	if err != nil {
@@ -121,8 +122,9 @@ func readDetail(err error) string {
 	return "the record cannot be read: " + err.Error()
 }
 
-// hole reports the records from from through through as unreadable. Streams may have
-// grown in the hole, so the lengths of all streams are unknown afterwards.
+// hole reports the records with the sequences from..through, both included, as
+// unreadable. It forgets the lengths of all streams, because the unreadable records
+// may have extended any stream.
 func (k *check) hole(from, through uint64, detail string) {
 	k.lost = true
 	for seq := from; seq <= through && len(k.holes) < 1<<20; seq++ {
@@ -133,7 +135,8 @@ func (k *check) hole(from, through uint64, detail string) {
 }
 
 // record verifies one record, compares its revision with the length of its stream,
-// and adds it to the sums and the digest. An undecodable record is a hole.
+// and adds it to the sums and the digest. It reports a record that it cannot decode
+// as a hole.
 func (k *check) record(value []byte, seq uint64, digest *events.Digest) {
 	e, err := layout.Decode(value, seq)
 	if err != nil {

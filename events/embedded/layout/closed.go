@@ -69,13 +69,14 @@ func Records(ctx context.Context, storage vfs.FS, dir string) iter.Seq2[events.E
 	}
 }
 
-// readCacheSize is the size in bytes of the block cache of a database of
-// OpenReadOnly.
+// readCacheSize is the size in bytes of the block cache of a database that
+// OpenReadOnly opened.
 const readCacheSize = 24 << 20
 
-// OpenReadOnly opens a database for reading. storage must refuse changes, because
-// Pebble may try some. A newer version of the files is a pebblefiles.ErrNewerVersion.
-// The caller closes the database.
+// OpenReadOnly opens a database for reading. The caller passes a storage that refuses
+// changes, because Pebble may write to the folder even in a read-only database.
+// OpenReadOnly returns a pebblefiles.ErrNewerVersion if a newer program wrote the
+// files. The caller closes the database.
 func OpenReadOnly(storage vfs.FS, dir string) (*pebble.DB, error) {
 	if err := pebblefiles.CheckVersion(storage, dir); err != nil {
 		return nil, err
@@ -89,8 +90,9 @@ func OpenReadOnly(storage vfs.FS, dir string) (*pebble.DB, error) {
 	})
 }
 
-// A panicLogger is a Pebble logger that discards messages and panics at a fatal
-// error. It is for databases whose errors are returned to the caller.
+// A panicLogger is a logger for a database that is open read-only. It discards all
+// messages. At a fatal error Pebble expects its logger to end the process; a
+// panicLogger panics.
 type panicLogger struct{}
 
 // Infof discards a message.

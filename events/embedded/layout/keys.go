@@ -26,7 +26,8 @@ func PutEntryKey(key []byte, seq uint64) {
 // EntriesEnd returns a bound greater than the key of every record.
 func EntriesEnd() []byte { return []byte("e0") }
 
-// UpperBound returns the key bound after the record with the sequence end.
+// UpperBound returns the exclusive upper bound of an iterator over the records up to
+// the sequence end. end may be MaxSequence.
 func UpperBound(end uint64) []byte {
 	if end == MaxSequence {
 		return EntriesEnd()
@@ -34,8 +35,8 @@ func UpperBound(end uint64) []byte {
 	return EntryKey(end + 1)
 }
 
-// MaxSequence is greater than every sequence. As a bound it means that there is no
-// bound.
+// MaxSequence is greater than every sequence. As the end of a range it means that the
+// range has no end.
 const MaxSequence = math.MaxUint64
 
 // IndexKey returns the key of the index entry of a revision of a stream.
