@@ -52,10 +52,11 @@ func RandomHistory(seed uint64, n int) []Step {
 	return steps
 }
 
-// A stepGenerator makes the steps of one history. It tracks the records of its fresh
-// appends, so that it can repeat some and name revisions around the end of a stream.
-// An append at a random revision may succeed as well. Then held is shorter than the
-// stream, and later fresh appends conflict.
+// A stepGenerator makes the steps of one history. held has the records that each
+// stream should have after its fresh appends, so that the generator can repeat
+// records and name revisions around the end of a stream. An append at a random
+// revision is not added to held. If it succeeds, the stream is longer than held, and
+// later fresh appends to it conflict.
 type stepGenerator struct {
 	rng  *rand.Rand                        // decides every choice
 	mint *domain.Mint                      // of event IDs, from the seed
@@ -102,9 +103,9 @@ func (w *stepGenerator) fresh(s events.Stream) Step {
 	return Step{Do: "append", Stream: s, After: events.Revision(length), Records: records}
 }
 
-// repeat returns an append of records that the stream has, at the revision where they
-// are. One of five such steps names the next revision instead, and one of four adds a
-// new record at the end; most of these conflict.
+// repeat returns an append of records that the stream has, at their revision. One of
+// four such steps adds a new record at the end, and one of five names the next
+// revision instead. Most of these conflict.
 func (w *stepGenerator) repeat(s events.Stream) Step {
 	held := w.held[s]
 	from := w.rng.IntN(len(held))

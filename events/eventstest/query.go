@@ -82,9 +82,9 @@ func queryTime(rng *rand.Rand) time.Time {
 	return time.Date(2026, 3, 1, 12, 0, 0, 1000*rng.IntN(20), time.UTC)
 }
 
-// randomQuery returns a valid query. Each field is set with the probability 1/one of
-// its row. After and Through are positions of entries of all, which must not be
-// empty.
+// randomQuery returns a valid query with random fields. The table gives for each
+// field the number one: the field is set in one of so many queries. After and Through
+// are positions of entries of all, which must not be empty.
 func randomQuery(rng *rand.Rand, all []events.Entry) (q events.Query) {
 	place := func() events.Position { return all[rng.IntN(len(all))].Position }
 	for _, of := range []struct {

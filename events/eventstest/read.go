@@ -217,8 +217,8 @@ func (b *fixture) loops(ctx context.Context, s events.Stream) map[string]iter.Se
 	return copyingLoops
 }
 
-// limit returns a loop that yields the first n entries of loop and then leaves it. A
-// loop with fewer entries ends where it ends; a follower waits.
+// limit returns a loop that yields the first n entries of loop and then leaves it. If
+// loop is a follower with fewer entries, limit waits for more.
 func limit(loop iter.Seq2[events.Entry, error], n int) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		seen := 0
@@ -359,8 +359,9 @@ func readersSeeWholeAppends(ctx context.Context, h Harness) error {
 	}())
 }
 
-// closedStoreSaysSo closes the store while a follower waits, which CaughtUp shows. It
-// expects ErrClosed from the follower, from an append, and from each kind of loop.
+// closedStoreSaysSo closes the store while a follower waits; it knows from CaughtUp
+// that the follower is about to wait. It expects ErrClosed from the follower, from an
+// append, and from each kind of loop.
 func closedStoreSaysSo(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {

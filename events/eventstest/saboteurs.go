@@ -14,9 +14,9 @@ import (
 )
 
 // A saboteur is a store that breaks one law and keeps all others. It is a Slice with
-// some operations replaced. A nil field leaves the operation to the Slice. The
-// constructors return a Harness whose storage is the saboteur. Each limits its fault
-// to the situation that its law checks, so that no other law fails.
+// some operations replaced: a field that is nil leaves its operation unchanged. Each
+// of the functions below returns a Harness over one saboteur, whose fault occurs only
+// in the situation that the check of its law makes, so that no other check fails.
 type saboteur struct {
 	*Slice
 	append   func(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error            // in place of Append
@@ -25,7 +25,7 @@ type saboteur struct {
 	wrapLoop func(iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error]                                         // applied to the loops of the Slice
 }
 
-// Append calls the append of the saboteur or of the Slice.
+// Append calls the append field if it is set, and otherwise Slice.Append.
 func (x *saboteur) Append(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) error {
 	if x.append != nil {
 		return x.append(ctx, s, after, records)
@@ -33,7 +33,8 @@ func (x *saboteur) Append(ctx context.Context, s events.Stream, after events.Rev
 	return x.Slice.Append(ctx, s, after, records...)
 }
 
-// Read returns the loop of the saboteur or the wrapped loop of the Slice.
+// Read returns the loop of the read field if it is set, and otherwise the loop of
+// Slice.Read as wrapLoop changes it.
 func (x *saboteur) Read(ctx context.Context, s events.Stream, after events.Revision) iter.Seq2[events.Entry, error] {
 	if x.read != nil {
 		return x.read(ctx, s, after)
@@ -41,12 +42,13 @@ func (x *saboteur) Read(ctx context.Context, s events.Stream, after events.Revis
 	return x.wrap(x.Slice.Read(ctx, s, after))
 }
 
-// ReadAll returns the wrapped loop of the Slice.
+// ReadAll returns the loop of Slice.ReadAll as wrapLoop changes it.
 func (x *saboteur) ReadAll(ctx context.Context, after events.Position) iter.Seq2[events.Entry, error] {
 	return x.wrap(x.Slice.ReadAll(ctx, after))
 }
 
-// Follow returns the loop of the saboteur or the wrapped loop of the Slice.
+// Follow returns the loop of the follow field if it is set, and otherwise the loop of
+// Slice.Follow as wrapLoop changes it.
 func (x *saboteur) Follow(ctx context.Context, after events.Position, options ...events.Following) iter.Seq2[events.Entry, error] {
 	if x.follow != nil {
 		return x.follow(ctx, after, options)
@@ -68,8 +70,8 @@ func (x *saboteur) length(s events.Stream) events.Revision {
 	return events.Revision(len(entries))
 }
 
-// harness returns a Harness whose storage is the saboteur itself. CutPower closes the
-// store and loses no record.
+// harness returns a Harness whose Open returns the saboteur itself. CutPower closes
+// the store and loses no record.
 func (x *saboteur) harness() Harness {
 	return Harness{
 		Open:     func(context.Context) (events.Store, error) { x.reopen(); return x, nil },

@@ -20,9 +20,9 @@ func sizes() (all []int) {
 	return all
 }
 
-// everySizeComesBack appends a record of each size. It reads every record as the
-// first one of a loop, because stores size the first buffer of a loop differently. It
-// does so again after the store is opened again.
+// everySizeComesBack appends a record of each size and reads each record as the first
+// one of a loop. A store often chooses the size of the first buffer of a loop
+// separately. The check then opens the store again and repeats the reads.
 func everySizeComesBack(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
