@@ -33,7 +33,8 @@ func (c *jsonCodec) complete() bool { return !c.failed && c.pos == len(c.buf) }
 // remaining returns the bytes not decoded yet.
 func (c *jsonCodec) remaining() []byte { return c.buf[c.pos:] }
 
-// literal writes text, or requires it next in the document.
+// literal writes text while it encodes. While it decodes, it moves past text,
+// and fails if the document does not continue with text.
 func (c *jsonCodec) literal(text string) {
 	switch {
 	case !c.reading:
@@ -45,9 +46,10 @@ func (c *jsonCodec) literal(text string) {
 	}
 }
 
-// key moves to the value of a key, which is given with quotes and colon. It
-// reports whether there is a value: while writing, present decides; while
-// reading, the next bytes of the document do.
+// key encodes or decodes the key of a field, so that the value comes next. key
+// includes the quotes and the colon. It reports whether the field has a value:
+// when encoding, this is present; when decoding, it is whether the document
+// continues with the key.
 func (c *jsonCodec) key(key string, present bool) bool {
 	if c.failed {
 		return false
@@ -107,7 +109,7 @@ func (c *jsonCodec) readPlainString() []byte {
 	return rest[1 : 1+end]
 }
 
-// textField is the field of a string.
+// textField encodes or decodes a field that is a string.
 func textField[T ~string](c *jsonCodec, key string, v *T, present bool) {
 	if !c.key(key, present) {
 		return
@@ -119,8 +121,8 @@ func textField[T ~string](c *jsonCodec, key string, v *T, present bool) {
 	c.buf = appendString(c.buf, string(*v))
 }
 
-// nameField is the field of a string that repeats in a log; reading interns
-// it.
+// nameField encodes or decodes a field that is a string and often repeats in a
+// log, such as the name of a tool. Decoding interns the string.
 func nameField[T ~string](c *jsonCodec, key string, v *T, present bool) {
 	if !c.key(key, present) {
 		return
@@ -168,8 +170,8 @@ func (c *jsonCodec) readString() string {
 	return c.validUTF8(value)
 }
 
-// validUTF8 returns text as a string. It fails on invalid UTF-8, which
-// encoding/json replaces.
+// validUTF8 returns text as a string. It fails on invalid UTF-8, because
+// encoding/json decodes it to replacement characters.
 func (c *jsonCodec) validUTF8(text []byte) string {
 	if !utf8.Valid(text) {
 		c.fail()
@@ -178,7 +180,7 @@ func (c *jsonCodec) validUTF8(text []byte) string {
 	return string(text)
 }
 
-// textElement is a string in a list.
+// textElement encodes or decodes a string in a list.
 func textElement[T ~string](c *jsonCodec, v *T) {
 	if c.reading {
 		*v = T(c.readString())
@@ -187,8 +189,8 @@ func textElement[T ~string](c *jsonCodec, v *T) {
 	}
 }
 
-// listField is the field of a list. A nil list is null; each encodes or
-// decodes one element.
+// listField encodes or decodes a field that is a list. It calls each for every
+// element. A nil list is encoded as null.
 func listField[T any, L ~[]T](c *jsonCodec, key string, v *L, present bool, each func(*jsonCodec, *T)) {
 	if !c.key(key, present) {
 		return
@@ -232,7 +234,7 @@ func listField[T any, L ~[]T](c *jsonCodec, key string, v *L, present bool, each
 	*v = all
 }
 
-// boolField is the field of a boolean.
+// boolField encodes or decodes a field that is a boolean.
 func (c *jsonCodec) boolField(key string, v *bool, present bool) {
 	if !c.key(key, present) {
 		return
@@ -248,7 +250,7 @@ func (c *jsonCodec) boolField(key string, v *bool, present bool) {
 	}
 }
 
-// intField is the field of an integer.
+// intField encodes or decodes a field that is an integer.
 func intField[T ~int | ~int64](c *jsonCodec, key string, v *T, present bool) {
 	if !c.key(key, present) {
 		return
@@ -272,8 +274,8 @@ func intField[T ~int | ~int64](c *jsonCodec, key string, v *T, present bool) {
 	c.pos += n
 }
 
-// rawField is the field of a JSON document without insignificant space. It
-// fails on an empty document.
+// rawField encodes or decodes a field that is a JSON document without
+// insignificant space. It fails on an empty document.
 func (c *jsonCodec) rawField(key string, v *json.RawMessage, present bool) {
 	if !c.key(key, present) {
 		return
@@ -295,7 +297,7 @@ func (c *jsonCodec) rawField(key string, v *json.RawMessage, present bool) {
 	c.pos += n
 }
 
-// idField is the field of an ID.
+// idField encodes or decodes a field that is an ID.
 func idField[K domain.IDKind](c *jsonCodec, key string, v *domain.ID[K], present bool) {
 	if !c.key(key, present) {
 		return
@@ -329,8 +331,8 @@ func idField[K domain.IDKind](c *jsonCodec, key string, v *domain.ID[K], present
 	c.pos += n + ulidText + 1
 }
 
-// enumField is the field of a constant of a closed set. The name of the zero
-// value is empty.
+// enumField encodes or decodes a field that is a constant of a closed set. The
+// name of the zero value is empty.
 func enumField[T interface {
 	~uint8
 	String() string
@@ -361,7 +363,7 @@ func enumField[T interface {
 	c.fail()
 }
 
-// fingerprintField is the field of a fingerprint.
+// fingerprintField encodes or decodes a field that is a fingerprint.
 func (c *jsonCodec) fingerprintField(key string, v *domain.Fingerprint, present bool) {
 	if !c.key(key, present) {
 		return
@@ -387,7 +389,7 @@ func (c *jsonCodec) fingerprintField(key string, v *domain.Fingerprint, present 
 	}
 }
 
-// refField is the field of a reference to a retained output.
+// refField encodes or decodes a field that is a reference to a retained output.
 func (c *jsonCodec) refField(key string, v *domain.Ref, present bool) {
 	if !c.key(key, present) {
 		return
@@ -401,17 +403,19 @@ func (c *jsonCodec) refField(key string, v *domain.Ref, present bool) {
 	}
 }
 
-// unsupportedField is an optional field of a type that the codec leaves to
-// encoding/json. Writing fails if the field is present. Reading fails at its
-// key, which the codec does not expect.
+// unsupportedField handles an optional field of a type that the codec does not
+// support. If the field is present, encoding fails, and the caller uses
+// encoding/json. Decoding does nothing here: it fails at the key of the field,
+// where the codec expects another key or the end of the object.
 func (c *jsonCodec) unsupportedField(present bool) {
 	if !c.reading && present {
 		c.fail()
 	}
 }
 
-// contentElement encodes or decodes a text part. It fails on media: encoding
-// base64 dominates their cost.
+// contentElement encodes or decodes a text part. It fails on media, so the
+// caller uses encoding/json: most of the time of media goes into base64, which
+// the codec does not speed up.
 func contentElement(c *jsonCodec, part *domain.Content) {
 	if c.reading {
 		c.literal(`{"type":"text"`)

@@ -7,8 +7,8 @@ import (
 
 const hexDigits = "0123456789abcdef"
 
-// appendString appends a string as encoding/json writes it, but <, > and &
-// without escapes.
+// appendString appends a string with the quotes and escapes of encoding/json,
+// except that <, > and & have no escapes.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	start := 0
@@ -189,7 +189,7 @@ const maxNesting = 100
 // or it nests deeper than maxNesting.
 func compactLen(b []byte) int { return compactLenAt(b, 0) }
 
-// compactLenAt is compactLen at a depth of nesting.
+// compactLenAt is compactLen for a value inside depth arrays and objects.
 func compactLenAt(b []byte, depth int) int {
 	if len(b) == 0 || depth > maxNesting {
 		return -1

@@ -33,7 +33,8 @@ type encodeBuffer struct {
 // with its metadata.
 const initialBuffer = 768
 
-// encode is Encode with the bytes of the record in the buffer.
+// encode does the work of Encode. The data and metadata of the returned record
+// are slices of the buffer, so they are valid until the buffer is reused.
 func (b *encodeBuffer) encode(d Draft) (Record, error) {
 	if d.Event == nil {
 		return Record{}, fmt.Errorf("encode %s: there is no event", d.ID)

@@ -28,7 +28,9 @@ const maxInternedLength = 64
 // internSeed is the seed of the hashes of all tables.
 var internSeed = maphash.MakeSeed()
 
-// intern returns b as a string, the interned one if there is one.
+// intern returns b as a string. If the table has an equal string, intern
+// returns that one and allocates nothing; otherwise it stores the new string in
+// the table. It does not store a string longer than maxInternedLength.
 func (t *internTable) intern(b []byte) string {
 	if t == nil || len(b) > maxInternedLength {
 		return string(b)
@@ -40,9 +42,12 @@ func (t *internTable) intern(b []byte) string {
 	return *slot
 }
 
-// lookupOffered reads a registration from the table and moves past its JSON.
-// On a miss it returns the slot to fill and the size of the JSON object.
-// Identical bytes decode to the same value, so a hit needs no parsing.
+// lookupOffered looks up the next JSON object of the document in the table, by
+// its bytes: identical bytes decode to the same registration. If the table has
+// the object, lookupOffered sets *v, moves past the object and returns a nil
+// slot. Otherwise it returns the slot in which the caller stores the decoded
+// registration. size is the length of the object, or 0 if there is no table or
+// no object.
 func (c *jsonCodec) lookupOffered(v *domain.Offered) (slot *internedOffered, size int) {
 	if c.interned == nil {
 		return nil, 0

@@ -54,8 +54,9 @@ func (l *Ledger) Append(ctx context.Context, s Stream, after Revision, drafts ..
 	return l.append(ctx, s, session, after, drafts)
 }
 
-// append is Append with the session of the stream, which is zero for other
-// streams.
+// append does the work of Append. It sets the correlation of a draft without
+// one to session, the session of the stream. session is zero for a stream that
+// does not belong to a session.
 func (l *Ledger) append(ctx context.Context, s Stream, session domain.SessionID, after Revision, drafts []Draft) ([]Envelope, error) {
 	buffer := encodeBuffers.Get().(*encodeBuffer)
 	defer buffer.release() // a store keeps no reference to its arguments
@@ -110,8 +111,8 @@ func (l *Ledger) Headers(ctx context.Context, q Query) iter.Seq2[Header, error] 
 }
 
 // Head returns the header of the last entry. It returns false for an empty
-// store, and for a store that is not a [Scanner], which would have to read the
-// whole log.
+// store. It also returns false for a store that is not a [Scanner], because
+// finding the last entry there means reading the whole log.
 func (l *Ledger) Head(ctx context.Context) (Header, bool, error) {
 	if _, ok := l.store.(Scanner); !ok {
 		return Header{}, false, nil

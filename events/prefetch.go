@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// The limits of reading ahead. A batch larger than largeBatch bytes is the last
-// one read until the loop has released it.
+// The limits of reading ahead. After a batch of more than largeBatch bytes, no
+// further batch is read until the loop has released it.
 const (
 	maxBatches      = 8
 	maxBatchEntries = 256
@@ -55,7 +55,7 @@ func (b *decodeBatch) add(e Entry) {
 	b.entries = append(b.entries, e)
 }
 
-// full reports whether the batch has as many entries or bytes as it should.
+// full reports whether the batch has reached maxBatchEntries or maxBatchBytes.
 func (b *decodeBatch) full() bool {
 	return len(b.entries) == maxBatchEntries || len(b.bytes) >= maxBatchBytes
 }
@@ -73,10 +73,10 @@ func (b *decodeBatch) decode(d *decoder) {
 	b.decoded <- struct{}{}
 }
 
-// ScanAhead is [Ledger.Scan] with reading and decoding in other goroutines, up
-// to GOMAXPROCS of them: for loops over a long log. They hold a few megabytes
-// and at most one large record at a time, and end before the loop returns.
-// With GOMAXPROCS of 1 it is Scan.
+// ScanAhead yields the same events as [Ledger.Scan]. It is faster for a long
+// log, because up to GOMAXPROCS other goroutines read and decode the entries.
+// These goroutines hold a few megabytes and at most one large record at a time,
+// and end before the loop returns. If GOMAXPROCS is 1, ScanAhead is Scan.
 func (l *Ledger) ScanAhead(ctx context.Context, q Query) iter.Seq2[Envelope, error] {
 	decoders := min(runtime.GOMAXPROCS(0)-1, maxDecoders)
 	if decoders == 0 {

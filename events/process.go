@@ -26,9 +26,10 @@ type ProcessStarted struct {
 	// Address is the URL at which other nodes can read the outputs of the
 	// process. Empty: it does not serve them.
 	Address string `json:"address,omitempty" codec:"intern"`
-	// InStore is true if a process with a lease stores its outputs in the folder
-	// of the store. False: it has no lease and stores them there too, or it has
-	// one and stores them on its own node. Older programs leave it false.
+	// InStore reports that a process with a lease stores its outputs in the
+	// folder of the store, and not on its own node. It is false for a
+	// process without a lease, which always stores them in the folder of
+	// the store. Older programs leave it false.
 	InStore bool `json:"in_store,omitempty"`
 }
 

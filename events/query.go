@@ -58,8 +58,8 @@ func (f Filter) Matches(h Header) bool {
 	return true
 }
 
-// A Query selects entries and their direction. The zero Query selects all
-// entries, forward.
+// A Query selects entries, and the direction in which they are yielded. The
+// zero Query selects all entries, forward.
 type Query struct {
 	Filter
 	Stream   Stream   // only entries of this stream; empty: of all streams
@@ -169,7 +169,8 @@ func Split(ctx context.Context, store Store, q Query, parts int) ([]Query, error
 	return []Query{q}, nil
 }
 
-// splits returns an ErrBadQuery if q is invalid or parts is less than one.
+// splits returns an ErrBadQuery if q cannot be split: its filter is invalid, or
+// parts is less than one.
 func (q Query) splits(parts int) error {
 	if parts < 1 {
 		return fmt.Errorf("%w: it cannot be split into %d parts", ErrBadQuery, parts)
@@ -177,8 +178,9 @@ func (q Query) splits(parts int) error {
 	return q.Valid()
 }
 
-// from answers q with Read and ReadAll. A backward query holds all its entries
-// in memory.
+// from yields the selected entries of a store that is not a [Scanner], from its
+// Read and ReadAll. For a backward query it collects all selected entries in
+// memory first.
 func (q Query) from(ctx context.Context, store Store) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		if err := q.Valid(); err != nil {

@@ -108,8 +108,10 @@ func (w *Writer) Advance(to Revision) {
 	w.mu.revision = max(w.mu.revision, to)
 }
 
-// flushLocked appends the open drafts after the revision of their first
-// append. At another revision they would be new records.
+// flushLocked retries the open drafts: those of the last Append, if its outcome
+// is unknown. It appends them at the revision that this Append named, because
+// at another revision the store would add them a second time. It returns no
+// envelopes if no drafts are open. The caller holds mu.
 func (w *Writer) flushLocked(ctx context.Context) ([]Envelope, error) {
 	if len(w.mu.open) == 0 {
 		return nil, nil
@@ -121,8 +123,9 @@ func (w *Writer) flushLocked(ctx context.Context) ([]Envelope, error) {
 	return envelopes, err
 }
 
-// appendLocked appends drafts and updates the revision and the open drafts by
-// the outcome.
+// appendLocked appends drafts. After a success it advances the revision. If the
+// outcome is unknown, it keeps the drafts as the open drafts; otherwise no
+// drafts are open. The caller holds mu.
 func (w *Writer) appendLocked(ctx context.Context, after Revision, drafts []Draft) ([]Envelope, error) {
 	envelopes, err := w.ledger.append(ctx, w.stream, w.session, after, drafts)
 	switch {
