@@ -104,9 +104,9 @@ func (a *app) duration(name string, least time.Duration, to *time.Duration) erro
 	return nil
 }
 
-// formatIn returns the last valid --output value in args, or otherwise if no value is valid.
-// It serves command lines that cobra rejected, so that the error is printed in the format
-// that the user asked for.
+// formatIn returns the value of the last --output flag in args that names a format, or
+// the format otherwise if there is no such flag. It reads command lines that cobra
+// rejected, so that the error is printed in the format that the user asked for.
 func formatIn(args []string, otherwise render.Format) render.Format {
 	found := otherwise
 	for i, arg := range args {

@@ -25,7 +25,8 @@ import (
 	"github.com/settlement-ledger/ledger/runner/providers/script"
 )
 
-// launcher returns a Launcher with the inputs of a.
+// launcher returns a Launcher with the printer, the opener, the lease and the approver of
+// this command.
 func (a *app) launcher() *sessions.Launcher {
 	return &sessions.Launcher{
 		Printer: a.Printer, Opener: a.Opener, Version: version(), Lease: a.lease,
@@ -46,8 +47,9 @@ type runFlags struct {
 	env       []string // names of further variables for bash commands
 }
 
-// ready checks the flags, reads the files that they name and fills in the setup. It
-// returns the trajectory, which is also the provider of replies.
+// ready checks the values of the flags and reads the files that they name. It sets the
+// fields of f.Setup, on which the session runs. It returns the trajectory, which is also
+// f.Provider.
 func (f *runFlags) ready() (replies *script.Script, err error) {
 	if f.ApprovalLife < 0 {
 		return nil, fault.Usage("--approval-life is %v: give how long an approval counts, or 0 for one without an end", f.ApprovalLife)
@@ -225,9 +227,9 @@ func (a *app) runSession(ctx context.Context, f runFlags, prompt string) error {
 	})
 }
 
-// resumeSession runs an existing session from the end of its stream, with the agent
-// of the session. Unless elsewhere is set it runs in the recorded location in place
-// of the workspace of f.
+// resumeSession runs an existing session from the end of its stream, with the agent of
+// the session. It runs in the location that the log records for the session, or in the
+// workspace of f if elsewhere is set or no location is recorded.
 func (a *app) resumeSession(ctx context.Context, f runFlags, id string, elsewhere bool) error {
 	replies, err := f.ready()
 	if err != nil {

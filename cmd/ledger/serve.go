@@ -93,8 +93,8 @@ func (a *app) serveCommand() *cobra.Command {
 	return cmd
 }
 
-// serve serves the store as o says, and publishes the jobs of the file at publishFile, if it
-// is not empty, until ctx ends.
+// serve serves the store with the options o until ctx ends. If publishFile is not empty,
+// it also runs the publishing jobs of that file.
 func (a *app) serve(ctx context.Context, o serve.Options, publishFile string) (err error) {
 	c := serve.Config{Printer: a.Printer, Opener: a.Opener, Options: o, Version: version(), Targets: publishing.OpenTarget, Recover: a.recoverServed}
 	if publishFile != "" {
@@ -105,8 +105,9 @@ func (a *app) serve(ctx context.Context, o serve.Options, publishFile string) (e
 	return serve.Run(ctx, c)
 }
 
-// recoverServed ends the work of dead processes in a store that this process serves, and
-// returns the number of ended things as arguments of slog. It does not close the store.
+// recoverServed recovers the work of dead processes in a store that this process serves.
+// It returns the numbers of ended processes, layers and sessions and of removed outputs,
+// as arguments of slog. It does not close the store.
 func (a *app) recoverServed(ctx context.Context, s *stores.Store) ([]any, error) {
 	p, err := a.launcher().Start(ctx, s.Borrowed())
 	if err != nil {

@@ -105,8 +105,8 @@ func (a *app) benchConfig(f benchFlags) (c measure.Config, err error) {
 	return c, err
 }
 
-// benchDir returns the folder to measure in: given, or the nearest existing ancestor
-// of the folder of the store.
+// benchDir returns the folder in which to measure: the folder given, or if that is empty
+// the nearest existing ancestor of the folder of the store.
 func (a *app) benchDir(given string) (string, error) {
 	if given != "" {
 		return given, nil
@@ -131,7 +131,8 @@ func missingFolder(dir string) bool {
 	return errors.Is(err, os.ErrNotExist)
 }
 
-// benchFault adds a hint to an error of bench.Run that the user can act on.
+// benchFault adds a hint to an error of bench.Run whose cause the user can remove. It
+// returns any other error unchanged.
 func benchFault(err error) error {
 	switch {
 	case errors.Is(err, measure.ErrNoSpace):

@@ -55,10 +55,10 @@ func timed(span time.Duration) func() bool {
 	return func() bool { return time.Since(begun) < span }
 }
 
-// run starts a goroutine for each writer, which appends one event and then further
-// ones while goOn reports true, and joins them. The writers call goOn concurrently.
-// The sample holds the rate, the latencies and the processor time, and the share of
-// time in syncs if the Appender is a syncer.
+// run starts a goroutine for each writer and joins them. Each writer appends one event,
+// and then further ones while goOn reports true; the writers call goOn concurrently. The
+// sample holds the rate, the latencies and the processor time. If the Appender is a
+// syncer, it also holds the share of time spent in syncs.
 func (d *driver) run(ctx context.Context, goOn func() bool) (Sample, error) {
 	latencies, faults := make([][]time.Duration, len(d.lengths)), make([]error, len(d.lengths))
 	usage, begun := processorTime(), time.Now()

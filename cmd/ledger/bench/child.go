@@ -18,8 +18,8 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// tasks are the tasks that Child runs in a process of its own: the parent kills the
-// process (load) or the task measures the memory of the process.
+// tasks are the tasks that Child runs in a process of its own. The task load needs one
+// because the parent kills it; each other task measures the memory of its process.
 var tasks = map[string]func(ctx context.Context, g *Ground) (Sample, error){
 	"load":           load,
 	"memory-append":  remembered(Appending(64, OpenLedger), 3),
@@ -92,8 +92,8 @@ func peak() (Sample, error) {
 	return Sample{Peak: bytes / (1 << 20)}, err
 }
 
-// remembered returns a task that runs so many rounds of a contestant and returns the
-// peak memory of this process.
+// remembered returns a task that runs a contestant for the given number of rounds and
+// returns the peak memory of this process.
 func remembered(open func(context.Context, *Ground) (Rig, error), rounds int) func(context.Context, *Ground) (Sample, error) {
 	return func(ctx context.Context, g *Ground) (Sample, error) {
 		r, err := open(ctx, g)

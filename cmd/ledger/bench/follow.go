@@ -10,10 +10,11 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// following returns the Open function of a contestant with one writer and so many
-// followers. The writer appends an event after every follower has received the one
-// before, so that a latency is that of a follower that waits. The latencies are
-// those from append to delivery, or of the appends if there are no followers.
+// following returns the Open function of a contestant with one writer and the given
+// number of followers. The writer appends an event once every follower has received the
+// event before, so every follower is waiting at each append. The measured latency is the
+// time from an append to its delivery, or that of the append itself if there are no
+// followers.
 func following(followers int) func(context.Context, *Ground) (Rig, error) {
 	return func(ctx context.Context, g *Ground) (Rig, error) {
 		l, err := openLedger(ctx, g, 1)

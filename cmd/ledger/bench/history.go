@@ -18,7 +18,7 @@ import (
 	"github.com/settlement-ledger/ledger/registry"
 )
 
-// A dataSet is a data set: the folder of a closed store that a run makes once.
+// A dataSet is the folder of a closed store with test data, which a run makes once.
 // Contestants get copies of it.
 type dataSet struct{ dir string }
 
@@ -60,8 +60,8 @@ func (g *Ground) History(ctx context.Context) (string, error) {
 // sessionLength is the approximate number of events in a session of a history.
 const sessionLength = 512
 
-// makeHistory appends sessions with together at least n events, from four
-// goroutines. The history keeps every law of calls, which foldCalls checks.
+// makeHistory appends sessions from four goroutines until they have at least n events
+// together. The history keeps every law of calls, which foldCalls checks.
 func makeHistory(ctx context.Context, s *embedded.Store, n int) error {
 	l := events.NewLedger(s, newMint(), time.Now)
 	offer, process, err := equip(ctx, l)

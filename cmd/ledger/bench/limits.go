@@ -60,7 +60,8 @@ func (l loading) verdict(cores int, cure string) string {
 		number(l.floor), 100*l.syncing, number(l.busy), cores)
 }
 
-// gain returns the verdict on a rebuild that all cores speed up by factor.
+// gain returns the part of a sentence that names the bottleneck of a rebuild. factor is
+// the ratio of its rate on all cores to its rate on one core.
 func gain(factor float64, cores int) string {
 	if factor >= 0.75*float64(cores) {
 		return "the processor limits it, and more cores help"

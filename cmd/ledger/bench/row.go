@@ -103,8 +103,8 @@ type Suite struct {
 	Rows   []Row
 }
 
-// With returns a table with the trials and rows of t and more. A trial in both gets
-// the contestants of both.
+// With returns a suite with the trials and the rows of both suites. A trial that both
+// suites have gets the contestants of both.
 func (t Suite) With(more Suite) Suite {
 	sum := Suite{Trials: slices.Clone(t.Trials), Rows: slices.Concat(t.Rows, more.Rows)}
 	for _, trial := range more.Trials {

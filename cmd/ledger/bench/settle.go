@@ -30,8 +30,8 @@ func settling(sessions int) func(context.Context, *Ground) (Rig, error) {
 	}
 }
 
-// A settler is an Appender that settles a call in place of appending an event. A
-// writer is a session.
+// A settler is an Appender whose Append settles one call of a session. Each writer has a
+// session of its own.
 type settler struct {
 	turn     *registry.Materialization // offers the no-op tool to all sessions
 	mint     *domain.Mint
@@ -39,8 +39,8 @@ type settler struct {
 	journals []*settlerJournal   // one for each session
 }
 
-// newSettler registers the no-op tool and returns a settler of new sessions. The
-// caller still closes l.
+// newSettler registers the no-op tool in l and returns a settler with new sessions. The
+// settler does not close l; the caller does.
 func newSettler(ctx context.Context, l *ledger, sessions int) (*settler, error) {
 	typed := events.NewLedger(l.store, l.mint, time.Now)
 	layers := registry.NewLayers(typed, l.mint.Process())

@@ -52,11 +52,10 @@ type demonstration struct {
 	workspace string // in scratch: the folder in which the agent works
 }
 
-// Run runs the three parts of the demo: an agent that fixes a test, a run that is
-// killed, and the recovery. It works in the store of --store, or else in one in a
-// temporary folder, which it removes unless Keep is set; in that case it sets the Named
-// of the Opener. The child process that it kills is the running executable, called as
-// ledger run.
+// Run runs the three parts of the demo: an agent that fixes a test, a run that is killed,
+// and the recovery. It works in the store of --store. Without --store it sets Named of
+// the Opener to a store in its temporary folder. It removes that folder unless Keep is
+// set. The child process that it kills is the running executable, called as ledger run.
 func Run(ctx context.Context, c Config) (err error) {
 	d := &demonstration{Config: c}
 	if d.scratch, err = os.MkdirTemp("", "ledger-demo-"); err != nil {

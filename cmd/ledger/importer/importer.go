@@ -188,10 +188,10 @@ func refusedBySystem(err error) bool {
 	return ok
 }
 
-// importFault returns one error for all failed files, or nil if no file failed. Its
-// text counts the files that were not imported, including files not tried: files is the
-// number of all files and imported the number of rows. The exit status is 1, or 130 if
-// a file was interrupted.
+// importFault returns one error for all failed files, or nil if no file failed. Its text
+// counts the files that were not imported: files is the number of all files, including
+// files that were not tried, and imported the number of imported ones. The exit status is
+// 1, or 130 if a file was interrupted.
 func importFault(files, imported int, failed []*fault.Error) error {
 	switch {
 	case len(failed) == 0:

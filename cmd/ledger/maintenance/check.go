@@ -31,8 +31,8 @@ type damageRow struct {
 	Detail   string           `json:"detail"`
 }
 
-// zeroBased converts the offset of a finding, which counts from 1 with 0 for no
-// offset, to one that counts from 0.
+// zeroBased converts an offset that counts from 1 to one that counts from 0. It returns
+// nil for 0, which means that the finding has no offset.
 func zeroBased(from1 int64) *int64 {
 	if from1 <= 0 {
 		return nil

@@ -25,6 +25,6 @@
 // the folder open or holds a valid lease. A missing folder is a fault.Error with exit
 // code 4; the address of a database is a usage error.
 //
-// Package verify checks what the records say; Check only checks that they are what was
-// written.
+// Check detects bytes that changed after they were written. Package verify checks that
+// the records keep the laws of the ledger.
 package maintenance

@@ -109,10 +109,11 @@ func (c Config) printDeadLetters(state publish.ConsumerState) {
 	c.Table(t)
 }
 
-// Retry requests that the dead letters of the named consumer are published again: those at
-// the positions, or all without positions. A running consumer retries them within about a
-// second, any other when it runs next. Positions without a dead letter are the fault
-// not_found, after Retry has recorded the request for the others.
+// Retry requests that dead letters of the named consumer are published again: the ones at
+// the given positions, or all if there are no positions. A running consumer publishes
+// them within about a second; a stopped consumer does so at its next run. If a position
+// has no dead letter, Retry still records the request for the others, and returns a
+// not-found fault.
 func Retry(ctx context.Context, c Config, s *stores.Store, name string, positions []events.Position) error {
 	n, err := c.Relay(s).Retry(ctx, name, positions...)
 	if err != nil {

@@ -15,16 +15,20 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish"
 )
 
-// A Config is what the functions of this package print to and open stores with.
+// A Config holds the printer and the opener that the functions of this package use.
 type Config struct {
 	*render.Printer // of results, and of failed attempts on the standard error
 	*stores.Opener  // makes the relay of a store
 }
 
-// Run publishes the records of s with the jobs that f.Jobs returned. The jobs of a
-// configuration file run until ctx ends. One job ends when it has caught up, or with
-// f.Follow when ctx ends, and Run prints its consumer. An interruption is no error then. A
-// job that selects an unknown kind is a usage fault before any job starts.
+// Run publishes the records of s with the jobs that f.Jobs returned.
+//
+// With a configuration file it runs all jobs until ctx ends. Otherwise it runs the only
+// job until that has caught up, or with f.Follow until ctx ends, and prints the state of
+// its consumer. An interruption is no error for a run that lasts until ctx ends.
+//
+// Run returns a usage fault before it starts a job if one of them selects an unknown
+// kind.
 func Run(ctx context.Context, c Config, s *stores.Store, f Flags, jobs []publish.JobConfig) error {
 	for _, job := range jobs {
 		if err := query.CheckKinds(ctx, s, job.Filter.Kinds); err != nil {

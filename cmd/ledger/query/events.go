@@ -37,8 +37,9 @@ func (f *EventFilter) Resolve(ctx context.Context, s *stores.Store) error {
 	return err
 }
 
-// Matches reports whether the filter selects an event. v is the decoded entry, or zero for a
-// damaged one, which belongs to the session of its stream.
+// Matches reports whether the filter selects the event e. v is the decoded event. For an
+// event that does not decode v is zero, and Matches takes the session from the stream of
+// e.
 func (f *EventFilter) Matches(e events.Entry, v events.Envelope) bool {
 	session := v.Correlation
 	if own, ok := e.Stream.Session(); ok {

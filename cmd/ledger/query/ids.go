@@ -78,7 +78,8 @@ func matching[T any](id string, all []candidate[T], matches func(id, name string
 // maxCandidates is the maximum number of candidates that an error lists.
 const maxCandidates = 20
 
-// ambiguous returns the usage error of an ID that fits all candidates of found.
+// ambiguous returns the usage error of an ID that identifies more than one candidate.
+// found are these candidates.
 func ambiguous[T any](noun, id string, found []candidate[T]) error {
 	f := fault.Usage("%s %s is ambiguous: %d fit", noun, id, len(found))
 	f.Code, f.Hint = "ambiguous", "write more of the id, or one as it is listed"

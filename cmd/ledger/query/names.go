@@ -42,8 +42,8 @@ func similarNames(name string, names []string) []string {
 	return found[:min(len(found), 5)]
 }
 
-// checkName returns a usage error if name is not in names, the names in the log. It accepts an
-// empty name, and every name if names is empty.
+// checkName returns a usage error if the log has names and name is not one of them. names
+// are the names in the log. An empty name is valid.
 func checkName(flag, name string, names []string) error {
 	if name == "" || len(names) == 0 || slices.Contains(names, name) {
 		return nil

@@ -30,7 +30,7 @@ func SessionWords(ctx context.Context, s *stores.Store) ([]string, error) {
 	return append(describeCandidates(sessionCandidates(state)), lastWord), nil
 }
 
-// CallWords returns the completions of the provider's ID of a call.
+// CallWords returns the completions of an argument that is the provider's ID of a call.
 func CallWords(ctx context.Context, s *stores.Store) ([]string, error) {
 	state, err := stores.Current(ctx, s, calls.Projection())
 	if err != nil {
@@ -56,8 +56,8 @@ func TurnWords(ctx context.Context, s *stores.Store) ([]string, error) {
 	return append(describeCandidates(turnCandidates(stale, state.Sessions())), lastWord), nil
 }
 
-// ToolWords returns the completions of the name of a tool that a call named, in the order
-// of first use.
+// ToolWords returns the completions of an argument that is the name of a tool. It offers
+// every tool that a recorded call names, in the order of first use.
 func ToolWords(ctx context.Context, s *stores.Store) ([]string, error) {
 	state, err := stores.Current(ctx, s, calls.Projection())
 	if err != nil {
@@ -74,7 +74,8 @@ func ToolWords(ctx context.Context, s *stores.Store) ([]string, error) {
 	return words, nil
 }
 
-// AgentWords returns the completions of the name of an agent that has a session.
+// AgentWords returns the completions of an argument that is the name of an agent. It
+// offers every agent that has a session.
 func AgentWords(ctx context.Context, s *stores.Store) ([]string, error) {
 	state, err := stores.Current(ctx, s, calls.Projection())
 	if err != nil {
@@ -89,7 +90,8 @@ func AgentWords(ctx context.Context, s *stores.Store) ([]string, error) {
 	return words, nil
 }
 
-// describeCandidates returns the IDs of the last mostCompletions candidates, each with its description.
+// describeCandidates returns the IDs of the last maxCompletions candidates, each with its
+// description.
 func describeCandidates[T any](all []candidate[T]) []string {
 	all = all[max(0, len(all)-maxCompletions):]
 	words := make([]string, len(all))

@@ -58,8 +58,8 @@ func (p *Printer) Columns() int { return p.width(p.Terminal, p.OutFile) }
 // ErrColumns is Columns for the standard error.
 func (p *Printer) ErrColumns() int { return p.width(p.ErrTerminal, p.ErrFile) }
 
-// width returns the number of columns of the terminal that file writes to, or 0 if
-// watched is false, which means that the stream is no terminal.
+// width returns the number of columns of the terminal that file writes to. It returns 0
+// if watched is false: the stream is then not a terminal.
 func (p *Printer) width(watched bool, file *os.File) int {
 	if !watched {
 		return 0

@@ -56,9 +56,10 @@ func (s *serverProcess) listen(ctx context.Context, at stores.Address, last shar
 }
 
 // listenHTTP opens the listener for outputs at --listen-outputs. Without that flag it
-// listens on the host of the protocol listener, or on 127.0.0.1, and takes the port of
-// the last server, or a free port if that one is in use: the log may contain the old
-// address.
+// listens on the host of the protocol listener, or on 127.0.0.1 without one.
+//
+// It then takes the port that the previous server of the folder used, because the log may
+// contain the address of that server. If the port is in use, it takes a free one.
 func (s *serverProcess) listenHTTP(ctx context.Context, gate net.Listener, last shared.Endpoint) (net.Listener, error) {
 	at := func(address string) (net.Listener, error) {
 		return listen(ctx, "listen-outputs", address, s.access, s.ownerOnly)

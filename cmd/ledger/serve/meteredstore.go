@@ -58,16 +58,16 @@ func (m *meteredStore) Place(ctx context.Context, s events.Stream, after events.
 	return at, err
 }
 
-// Follow follows like embedded.Store.Follow. The follower counts while the loop
-// runs.
+// Follow follows like embedded.Store.Follow. The metrics count it as a follower while the
+// loop runs.
 func (m *meteredStore) Follow(ctx context.Context, after events.Position, options ...events.Following) iter.Seq2[events.Entry, error] {
 	return m.trackFollow(after, func(f *trackedFollower) iter.Seq2[events.Entry, error] {
 		return m.Store.Follow(ctx, after, observeCaughtUp(options, f)...)
 	})
 }
 
-// FollowEvery follows like embedded.Store.FollowEvery. The follower counts while the
-// loop runs.
+// FollowEvery follows like embedded.Store.FollowEvery. The metrics count it as a follower
+// while the loop runs.
 func (m *meteredStore) FollowEvery(ctx context.Context, after events.Position, o events.Following, every uint64, passed func(events.Position)) iter.Seq2[events.Entry, error] {
 	return m.trackFollow(after, func(f *trackedFollower) iter.Seq2[events.Entry, error] {
 		return m.Store.FollowEvery(ctx, after, observeCaughtUp([]events.Following{o}, f)[0], every, passed)
@@ -96,8 +96,9 @@ func (m *meteredStore) trackFollow(after events.Position, loop func(*trackedFoll
 	}
 }
 
-// observeCaughtUp returns options whose CaughtUp callbacks also advance f. It keeps the
-// callbacks of the caller, and adds an option if there is none.
+// observeCaughtUp returns options with a CaughtUp callback that sets f to the position
+// and then calls the callback of the caller. Without options it returns one option with
+// that callback.
 func observeCaughtUp(options []events.Following, f *trackedFollower) []events.Following {
 	noted := func(told func(events.Position)) func(events.Position) {
 		return func(p events.Position) {

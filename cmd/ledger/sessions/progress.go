@@ -29,9 +29,10 @@ type progressPrinter struct {
 	handled events.Revision        // the revision of the last event that handleAll received
 }
 
-// PrintProgress calls work, and prints to to what the session records meanwhile: a line
-// for each settled call, and one for each text of a reply, refused reply and
-// interruption. It returns the error of work, or else that of reading the log.
+// PrintProgress calls work and meanwhile writes the progress of the session to the writer
+// to: a line for each settled call, and one for each text of a reply, refused reply and
+// interruption. It returns the error of work, or if that is nil the error of reading the
+// log.
 func (l *Launcher) PrintProgress(ctx context.Context, to io.Writer, s *stores.Store, session domain.SessionID, work func() error) error {
 	w := &progressPrinter{Launcher: l, to: to, session: session, started: map[string]time.Time{}, calls: map[string]domain.Call{}}
 	return w.during(ctx, s, work)
@@ -64,7 +65,7 @@ func (w *progressPrinter) during(ctx context.Context, s *stores.Store, work func
 	return err
 }
 
-// handleAll handles the events of the session behind revision w.handled, in order. It
+// handleAll handles the events of the session after revision w.handled, in order. It
 // prints them only if print is set.
 func (w *progressPrinter) handleAll(envelopes func(func(events.Envelope, error) bool), print bool) error {
 	for v, err := range envelopes {
@@ -80,7 +81,8 @@ func (w *progressPrinter) handleAll(envelopes func(func(events.Envelope, error) 
 	return nil
 }
 
-// handle notes an event, and prints it if print is set.
+// handle stores the calls and the start times that later lines need. It prints the line
+// of the event, if the event has one and print is set.
 func (w *progressPrinter) handle(v events.Envelope, print bool) {
 	switch e := v.Event.(type) {
 	case events.ReplyReceived:

@@ -90,9 +90,9 @@ func (c *copier) run(ctx context.Context) error {
 	return c.copyOutputs(ctx)
 }
 
-// readBoth reads both stores in parallel. It calls each for every record that both
-// hold, and rest for every record of from behind the end of to. A record that
-// differs is a conflict. An entry is valid only during the call.
+// readBoth reads the stores from and to in parallel. It calls each for every record that
+// both stores hold, and rest for every record of from after the end of to. It returns a
+// conflict fault at a record that differs. An entry is valid only during the call.
 func (c *copier) readBoth(ctx context.Context, each func(events.Entry), rest func(events.Entry) error) error {
 	next, stop := iter.Pull2(events.Lend(ctx, c.to.Log, events.Query{}))
 	defer stop()
@@ -145,8 +145,9 @@ func sameEntry(a, b events.Entry) bool {
 		a.Time.Equal(b.Time) && string(a.Data) == string(b.Data) && string(a.Metadata) == string(b.Metadata)
 }
 
-// conflict returns the fault for the first record at which the target differs. A
-// zero here means that from has no record left.
+// conflict returns the fault for the first record at which the stores differ. here is the
+// record of the source, or zero if the source has no more records; there is the record of
+// the target.
 func (c *copier) conflict(here, there events.Entry) error {
 	expected := "nothing"
 	if !here.ID.IsZero() {

@@ -18,10 +18,11 @@ func (s *Store) Judge(started *runner.ProcessList, now time.Time) runner.Livenes
 	return j
 }
 
-// EndHolders moves the processes to j.Dead that must have ended, because no other
-// process has the lock of the folder. These are the earlier holders of the lock, even
-// if their lease has not expired, and all processes without a lease, because they
-// need the lock to work. If [Store.Holds] is false, EndHolders leaves j as it is.
+// EndHolders moves to j.Dead the processes that must have ended because no other process
+// has the lock of the folder. These are the earlier holders of the lock, even if their
+// lease has not expired. They are also all processes without a lease: such a process
+// works only while it has the lock. If [Store.Holds] is false, EndHolders does not change
+// j.
 func (s *Store) EndHolders(j *runner.Liveness) {
 	if !s.Holds() {
 		return

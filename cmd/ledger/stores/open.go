@@ -282,11 +282,10 @@ func (s *Store) passOn(ctx context.Context, after events.Position, yield func(ev
 	return after, nil
 }
 
-// behind returns the position after which reading can continue, given err, an error
-// of reading after the position at. If the store knows that position, it is in err.
-// If not, behind tries one position after another in an embedded store, whose
-// positions are consecutive; each try costs a read. It returns at if it finds no such
-// position.
+// behind returns a position after the damage at which a read from the position at failed
+// with err, so that reading can continue there. If the store knows the position, it is in
+// err. Otherwise, in an embedded store, behind tries the following positions one by one,
+// which are consecutive; each try costs a read. For another store it returns at.
 func (s *Store) behind(ctx context.Context, at events.Position, err error) events.Position {
 	if d, ok := errors.AsType[*events.DamagedRecord](err); ok && d.Position.Compare(at) > 0 {
 		return d.Position

@@ -53,8 +53,9 @@ func readDeletions(ctx context.Context, s *stores.Store) (map[events.Stream]*str
 	return deletions, nil
 }
 
-// add notes that the log holds e. before is the revision of the stream's previous
-// record, and known is false if that record could not be read.
+// add adds e to the remaining records of the stream, and the revisions missing before it
+// to the missing ones. before is the revision of the stream's previous record. known is
+// false if that record could not be read.
 func (d *streamDeletion) add(e events.Entry, before events.Revision, known bool) {
 	if known && e.Revision > before+1 {
 		d.missing = append(d.missing, revisionRange{before + 1, e.Revision - 1})
@@ -117,10 +118,12 @@ func formatRange(from, through events.Revision) string {
 	return formatRanges([]revisionRange{{from, through}})
 }
 
-// maxRanges is the number of ranges that spelled writes out. It counts the others.
+// maxRanges is the number of ranges that formatRanges lists. It adds the number of the
+// others.
 const maxRanges = 5
 
-// formatRanges returns ranges as the subject and the verb of a sentence.
+// formatRanges returns ranges as the subject and the verb of a sentence, such as
+// "revisions 1, 4 to 5 are".
 func formatRanges(ranges []revisionRange) string {
 	var texts []string
 	for n, s := range ranges {

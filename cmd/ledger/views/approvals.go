@@ -77,7 +77,7 @@ func ListApprovals(ctx context.Context, out *render.Printer, s *stores.Store, fi
 	return render.Rows(out, rows, func() { approvalTable(out, rows, "No approvals. Answering a question with always saves one.") })
 }
 
-// approvalTable prints approvals as a table, or the text empty if rows is empty.
+// approvalTable prints approvals as a table. Without rows it prints the text empty.
 func approvalTable(out *render.Printer, rows []approvalRow, empty string) {
 	t := render.Table{Head: []string{"APPROVAL", "~ACTION", "~RESOURCE", "~LOCATION", "SAVED", "EXPIRES", "~BY"}, Empty: empty}
 	for _, r := range rows {

@@ -47,7 +47,7 @@ type offeredRow struct {
 	Fingerprint  *string               `json:"fingerprint"` // of the definition; null: unknown
 }
 
-// newOfferedRow converts a registration. It returns nil for the zero Offered.
+// newOfferedRow returns the row of a registered tool, or nil for the zero Offered.
 func newOfferedRow(o domain.Offered) *offeredRow {
 	if o.IsZero() {
 		return nil

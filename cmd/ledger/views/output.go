@@ -71,8 +71,9 @@ func printPage(ctx context.Context, out *render.Printer, o remote.Reader, p Outp
 	return nil
 }
 
-// copyLines copies from to to, until from ends or to returns errRangeWritten. It checks ctx
-// before each chunk and returns its cause.
+// copyLines copies the reader from to the writer to. It returns nil at the end of the
+// reader, and when the writer returns errRangeWritten. It checks ctx before each chunk
+// and returns its cause.
 func copyLines(ctx context.Context, to io.Writer, from io.Reader) error {
 	p := make([]byte, 64<<10)
 	for {

@@ -101,9 +101,10 @@ func ShowRegistry(ctx context.Context, out *render.Printer, s *stores.Store, q R
 	return out.Object(row, func() { printRegistry(out, row, q.Closed) })
 }
 
-// selects reports whether q selects l. session is the session of q, or zero. Without a
-// location and a session q selects all layers; with them, the layers that a turn
-// there sees.
+// selects reports whether q selects the layer l. session is the session of q, or zero.
+// Without a location and a session q selects all layers. Otherwise it selects the layers
+// in effect for a turn of that session or location. It selects closed layers only with
+// q.Closed.
 func (q RegistryFilter) selects(l catalog.LayerHistory, session domain.SessionID) bool {
 	if !l.Closed.IsZero() && !q.Closed {
 		return false
@@ -117,8 +118,9 @@ func (q RegistryFilter) selects(l catalog.LayerHistory, session domain.SessionID
 	return !session.IsZero() && l.Session == session
 }
 
-// overlay returns the IDs of the layers that hide each other, lowest precedence
-// first. It returns nil for a filter that looks at each layer alone.
+// overlay returns the IDs of the layers in which a tool of a later layer hides one of the
+// same name. The lowest precedence is first. It returns nil for a filter without a
+// location and a session: each layer is then shown alone.
 func (q RegistryFilter) overlay(layers []catalog.LayerHistory) []domain.LayerID {
 	if q.Location == "" && q.Session == "" {
 		return nil
@@ -132,8 +134,9 @@ func (q RegistryFilter) overlay(layers []catalog.LayerHistory) []domain.LayerID 
 	return ids
 }
 
-// newLayerRow returns the row of a layer. A nil overlay means the layer alone. Closed
-// registrations are included only if all is set.
+// newLayerRow returns the row of a layer. overlay is the result of overlay; if it is nil,
+// the effect of a tool depends on this layer alone. Closed registrations are included
+// only if all is set.
 func newLayerRow(state *catalog.State, l catalog.LayerHistory, overlay []domain.LayerID, all bool) layerRow {
 	row := layerRow{
 		Layer: l.ID, Placement: l.Placement.String(), Location: render.OrNull(l.Location), Session: render.OrNull(l.Session), Process: render.OrNull(l.Process),

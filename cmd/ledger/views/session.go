@@ -204,7 +204,8 @@ var kindLabels = map[string]string{
 	"ApprovalSaved": "approval", "ApprovalRevoked": "approval revoked",
 }
 
-// unlabeledKind returns kind if it has no phrase, and "" if it has one.
+// unlabeledKind returns kind if kindLabels has no words for it, and an empty string
+// otherwise.
 func unlabeledKind(kind string) string {
 	if kindLabels[kind] != "" {
 		return ""
@@ -212,8 +213,8 @@ func unlabeledKind(kind string) string {
 	return kind
 }
 
-// nameOf returns the short ID by which other commands find the event of an entry, if
-// any.
+// nameOf returns the short ID of the turn for an entry that materializes a turn, by which
+// other commands find it. It returns an empty string for any other entry.
 func nameOf(h timelineEntry) string {
 	if h.Turn != nil && h.Kind == "TurnMaterialized" {
 		return render.ShortID(*h.Turn)

@@ -146,7 +146,8 @@ func describeLayer(e events.LayerOpened) string {
 	return text
 }
 
-// describeTools returns the names of registered tools and the first refusal.
+// describeTools returns the names of the registered tools, the number of refused ones and
+// the reason of the first refusal.
 func describeTools(e events.ToolsRegistered) string {
 	names := make([]string, len(e.Tools))
 	for i, t := range e.Tools {

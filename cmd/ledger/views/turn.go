@@ -110,8 +110,9 @@ func ShowTurn(ctx context.Context, out *render.Printer, s *stores.Store, id stri
 	})
 }
 
-// apply adds an event of the turn to d and returns offered with its tools. Only the
-// first event sets the other fields of d; an import may add tools in later ones.
+// apply adds an event of the turn to d. It appends the new tools of the event to offered
+// and returns the result. Only the first event of the turn sets the other fields of d; a
+// later event of an import can add tools.
 func (d *turnDetail) apply(e events.TurnMaterialized, v events.Envelope, offered []domain.Offered) []domain.Offered {
 	if v.ID == d.Event {
 		d.Message, d.Agent, d.Model = e.Message, render.OrNull(e.Agent), render.OrNull(e.Model)
