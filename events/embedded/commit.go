@@ -138,9 +138,9 @@ func (s *Store) append(ctx context.Context, stream events.Stream, after events.R
 }
 
 // prepare encodes the records of an append into a request of size bytes, with a
-// checksum of each value. The checksum also covers the sequence, which only the
-// committer knows, so prepare leaves room for it and put completes it. The request
-// keeps no reference to the bytes of the caller.
+// checksum of each value. The checksum must also cover the sequence of the record,
+// which only the committer knows. So prepare leaves room for the checksum, and put
+// completes it. The request keeps no reference to the bytes of the caller.
 func (s *Store) prepare(stream events.Stream, after events.Revision, records []events.Record, size int) *appendRequest {
 	p, ok := s.spare.Get().(*appendRequest)
 	if !ok {

@@ -92,7 +92,8 @@ func (s *Store) Sync(ctx context.Context) error {
 	}
 }
 
-// sync makes the groups durable that were applied before it began.
+// sync makes all records durable that were visible to readers when it began. Without
+// a sync of the log they may be only in the log's buffer.
 func (s *Store) sync() (err error) {
 	if s.pinned != nil {
 		return nil

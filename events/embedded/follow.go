@@ -71,7 +71,8 @@ type follower struct {
 	onPassed func(events.Position) // of FollowEvery
 }
 
-// newFollower returns a follower after a position. Its ctx ends the loop.
+// newFollower returns a follower that yields the entries after a position until ctx
+// ends.
 func newFollower(ctx context.Context, s *Store, after events.Position, f events.Following) *follower {
 	all := rangeOf(events.Query{After: after}, layout.MaxSequence)
 	return &follower{store: s, match: newMatcher(f.Filter), caughtUp: f.CaughtUp, start: after, after: all.first - 1, ended: ctx.Done()}

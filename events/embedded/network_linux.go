@@ -21,8 +21,8 @@ var networks = map[uint32]string{
 	0x01161970: "GFS2",
 }
 
-// network names the network file system that a folder is on. It is empty for
-// any other, and where that is not known.
+// network returns the name of the network file system that a folder is on. It returns
+// an empty name for a local file system, and if the file system is not known.
 func network(dir string) string {
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(dir, &fs); err != nil {

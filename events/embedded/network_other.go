@@ -2,6 +2,6 @@
 
 package embedded
 
-// network names the network file system that a folder is on. It is empty for
-// any other, and where that is not known, as it is here.
+// network returns an empty name. On this system the file system of a folder is not
+// known.
 func network(string) string { return "" }

@@ -17,7 +17,7 @@ type subscription struct {
 }
 
 // subscribe adds a channel to the list of this state; the next advance sends to it.
-// The caller must call superseded afterwards. If that returns true, the list may
+// The caller must then call superseded. If superseded returns true, the list may
 // already have been notified without this channel, and the caller must not wait.
 func (at *watermarkState) subscribe(ch chan<- struct{}) {
 	w := &subscription{ch: ch}

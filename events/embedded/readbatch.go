@@ -26,11 +26,13 @@ const (
 	reusedSlab = 1 << 20  // a larger buffer is not used again
 )
 
-// newOwnedBatch returns a batch whose bytes belong to the receiver of the records.
+// newOwnedBatch returns a batch of whole records. The batch never uses their bytes
+// again, so they belong to the caller of the read.
 func newOwnedBatch() *readBatch { return &readBatch{keep: layout.RawRecord.Len} }
 
-// newReusedBatch returns a batch that copies the beginning of each record, as much as
-// keep returns, and whose bytes the next read overwrites.
+// newReusedBatch returns a batch that holds only the beginning of each record: the
+// first bytes, as many as keep returns for the record. The next read overwrites these
+// bytes.
 func newReusedBatch(keep func(layout.RawRecord) int) *readBatch {
 	return &readBatch{keep: keep, reused: true}
 }
@@ -47,8 +49,7 @@ func (h *readBatch) clear() {
 	}
 }
 
-// add copies a record into the batch. A batch with another keep function than Len
-// copies only the beginning of the record.
+// add copies a record into the batch, up to the length that h.keep returns for it.
 func (h *readBatch) add(seq uint64, r layout.RawRecord) {
 	r = r[:h.keep(r)]
 	kept := h.alloc(len(r))
@@ -57,10 +58,10 @@ func (h *readBatch) add(seq uint64, r layout.RawRecord) {
 	h.bytes += len(r)
 }
 
-// alloc returns size unused bytes. If the buffer is full, it makes a new one of twice
-// the size, within the bounds above. It never grows a buffer in place, because
-// earlier records refer to it. The returned slice has no spare capacity, so an append
-// to it copies.
+// alloc returns size unused bytes. If the buffer has fewer, alloc makes a new buffer
+// of twice the size, between minSlab and the maximum for the kind of batch. It never
+// grows a buffer in place, because earlier records refer to it. The returned slice
+// has no spare capacity, so an append to it copies.
 func (h *readBatch) alloc(size int) []byte {
 	if cap(h.slab)-len(h.slab) < size {
 		if !h.reused && size > ownedSlab/4 {

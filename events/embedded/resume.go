@@ -86,8 +86,8 @@ func (s *Store) closeDatabase() {
 	_ = db.Close() // which fails, as a write has
 }
 
-// newReplay returns a new Replay, under which the database is opened next. It returns
-// it twice: as a file system and as a Replay.
+// newReplay returns a new Replay, the file system through which the database is
+// opened next. Both results are this Replay.
 func (s *Store) newReplay() (vfs.FS, *pebblefiles.Replay) {
 	s.replay = pebblefiles.NewReplay(s.storage, s.torn)
 	return s.replay, s.replay

@@ -10,8 +10,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded/layout"
 )
 
-// weighingFactor is the number of ranges that are weighed for each part. More ranges
-// make the parts more equal; each costs an estimate and a seek.
+// weighingFactor is the number of ranges for each part whose bytes Split estimates.
+// More ranges make the parts more equal, but each range costs an estimate and a seek.
 const weighingFactor = 16
 
 // Split implements events.Scanner. It cuts a query into at most parts queries of
@@ -43,9 +43,9 @@ func (s *Store) Split(ctx context.Context, q events.Query, parts int) ([]events.
 	return cutQuery(q, cutPoints), nil
 }
 
-// cutQuery cuts a query after each of these sequences, which are in ascending order
-// and within its range. It may reverse cutPoints. The last query keeps Through of the
-// original, so a forward query without an end includes later appends.
+// cutQuery cuts a query after each of the sequences cutPoints, which are in ascending
+// order and within its range. It may reverse the slice in place. The last query keeps
+// Through of the original, so a forward query without an end includes later appends.
 func cutQuery(q events.Query, cutPoints []uint64) []events.Query {
 	if q.Backward {
 		slices.Reverse(cutPoints)
@@ -64,9 +64,10 @@ func cutQuery(q events.Query, cutPoints []uint64) []events.Query {
 	return append(queries, q)
 }
 
-// cutPoints returns at most parts-1 sequences after which to cut a range. It divides
-// the range into runs of equal length, weighs each, and cuts after the run with which
-// the sum reaches the next multiple of the mean weight of a part.
+// cutPoints returns the sequences after which to cut a range into parts of about
+// equal size, at most parts-1 of them. It divides the range into runs of about equal
+// length and estimates the bytes of each run. It adds these up, and makes a cut each
+// time the sum reaches a further 1/parts of the total.
 func (s *Store) cutPoints(all seqRange, parts int) (cutPoints []uint64, err error) {
 	runs := all.runs(weighingFactor * parts)
 	weights, total := make([]uint64, len(runs)), uint64(0)

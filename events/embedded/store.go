@@ -162,8 +162,8 @@ func (s *Store) newFailStop(logger *slog.Logger) {
 	s.failStop.Exclude(s.folder.PathOf(snapshotName))
 }
 
-// openDatabase checks the seal, opens Pebble, finds the last record, and publishes a
-// new store.
+// openDatabase checks the seal, opens Pebble and finds the last record. For a new
+// store it then writes the FORMAT file.
 func (s *Store) openDatabase() (err error) {
 	cache := pebble.NewCache(cacheSize)
 	defer cache.Unref()
@@ -184,10 +184,10 @@ func (s *Store) openDatabase() (err error) {
 	return s.start(sealed)
 }
 
-// start finds the last record of an open database, publishes a new store, and sets
-// the watermark. sealed is the least number of records, which the seal of the last
-// closing recorded; fewer records are ErrDamaged. After an error start has closed the
-// database.
+// start finds the last record of an open database and sets the watermark. For a new
+// store it also writes the FORMAT file. sealed is the number of records at the last
+// closing, from the seal; if there are fewer records now, start returns ErrDamaged.
+// After an error start has closed the database.
 func (s *Store) start(sealed uint64) error {
 	end, err := s.lastSequence()
 	if err == nil && s.failStop.Err() == nil && s.folder.Fresh {

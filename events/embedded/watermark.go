@@ -62,8 +62,8 @@ func newWatermark(end uint64) *watermark {
 	return m
 }
 
-// load returns the sequence, and the state whose waiters are notified when it
-// advances.
+// load returns the sequence of the watermark and its current state. Waiters subscribe
+// to this state and are notified at the next advance.
 func (m *watermark) load() (uint64, *watermarkState) {
 	at := m.current.Load()
 	return at.end, at

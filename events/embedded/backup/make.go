@@ -455,8 +455,8 @@ func writeManifest(storage vfs.FS, dir string, b Manifest) error {
 }
 
 // readManifest reads the BACKUP file of a folder. It returns ErrNotABackup if the
-// folder has none, events.ErrNewerFormat for another format, and ErrBadBackup if the
-// file does not match its sum.
+// folder has no BACKUP file, events.ErrNewerFormat if the format of the file is
+// unknown, and ErrBadBackup if the file does not match its checksum.
 func readManifest(storage vfs.FS, dir string) (b Manifest, err error) {
 	file, err := storage.Open(storage.PathJoin(dir, manifestName))
 	if errors.Is(err, fs.ErrNotExist) {

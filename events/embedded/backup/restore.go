@@ -19,16 +19,17 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// Restore restores the backup in the folder src to a store in the folder dst, and returns
-// its manifest. It creates dst if it is missing. dst may hold the remains of an
-// interrupted Restore; if it holds other files, Restore returns ErrNotEmpty and leaves
-// it unchanged. Restore compares each file with its sum, and the restored records with
-// their digest. A difference is an ErrBadBackup that names the file, and leaves no store.
-// If src is not a backup, it returns ErrNotABackup.
+// Restore restores the backup in the folder src to a store in the folder dst, and
+// returns its manifest. It creates dst if it is missing. dst may hold the remains of
+// an interrupted Restore; if it holds other files, Restore returns ErrNotEmpty and
+// leaves it unchanged. Restore compares each file with its SHA-256, and the restored
+// records with their digest. If they differ, it leaves no store and returns an
+// ErrBadBackup that names the file. If src is not a backup, it returns ErrNotABackup.
 //
-// Restore locks dst like an open store: a second Restore into it, or an Open meanwhile,
-// is events.ErrInUse. It also returns events.ErrInUse if a backup is made into src
-// meanwhile. It removes only files that it wrote, or that an interrupted Restore wrote.
+// Restore locks dst like an open store. While it runs, a second Restore into dst and
+// an Open of dst return events.ErrInUse. If a backup is made into src while Restore
+// runs, Restore itself may return events.ErrInUse. Restore removes only files that it
+// wrote, or that an interrupted Restore wrote.
 func Restore(ctx context.Context, src, dst string, storage vfs.FS) (b Manifest, err error) {
 	r := &restoreRun{fs: storage, src: src, dst: dst}
 	if storage == nil {

@@ -51,11 +51,13 @@ type Options struct {
 // Check reads all data in the folder of a closed store and calls found for each damage.
 // It opens the database without changing it, if possible, and continues past damage.
 //
-// It verifies the sums of all blocks of all files, the seal of a store that was closed
-// cleanly, each record, the index against the records and the records against the index,
-// the order of positions and revisions, and checkpoints. It returns an error only if it
-// cannot check: the context ended, the folder is not a store (events.ErrNotAStore), or the
-// store has a newer format (events.ErrNewerFormat) or is open (events.ErrInUse).
+// It verifies the checksums of all blocks of all files, and the seal of a store that was
+// closed cleanly. It verifies each record, the order of positions and revisions, and the
+// checkpoints. It compares the index with the records, in both directions.
+//
+// Check returns an error only if it cannot check: the context ended, the folder is not a
+// store (events.ErrNotAStore), the store has a newer format (events.ErrNewerFormat), or a
+// writer has it open (events.ErrInUse).
 func Check(ctx context.Context, dir string, found func(Finding), c Options) (checked Report, err error) {
 	if c.FS == nil {
 		c.FS = pebblefiles.Disk
@@ -157,9 +159,10 @@ func (k *check) lock() (io.Closer, error) {
 	return lock, nil
 }
 
-// report reports a finding, after the pending one. If the finding is the same damage
-// of the next record, report extends the pending finding instead, so that one damage
-// to consecutive records is one finding.
+// report keeps a finding as the pending one, after it has passed the previous pending
+// one to found. If the pending finding is the same damage of the previous record,
+// report extends the pending finding instead. So one damage to consecutive records is
+// one finding.
 func (k *check) report(f Finding) {
 	before, _ := k.pending.Through.Parts()
 	at, _ := f.Position.Parts()

@@ -11,9 +11,9 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded/layout"
 )
 
-// checkIndex compares the index with the records. If the sums of both are equal, each
-// record has its entry. Otherwise it reports each index entry without its record and
-// each record without its index entry.
+// checkIndex compares the index with the records by the sum of the hashes of each. If
+// the two sums are equal, each record has its index entry. Otherwise it reports each
+// index entry without its record and each record without its index entry.
 func (k *check) checkIndex(ctx context.Context) error {
 	differs := false
 	err := k.eachIndex(ctx, func(stream events.Stream, revision events.Revision, seq uint64, value []byte) {

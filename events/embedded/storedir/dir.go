@@ -420,9 +420,9 @@ func (f *Dir) HoldsLog() bool {
 }
 
 // Holder returns the process that has the store in a folder open for writing. The
-// second result is false if no process has. It changes no file. On systems without
-// shared locks (other than Linux), it also returns a killed process that left its
-// owner file.
+// second result is false if there is no such process. Holder changes no file. On
+// systems without shared locks (other than Linux), it also returns a killed process
+// that left its owner file.
 func Holder(dir string) (Owner, bool, error) {
 	dir, err := RealPath(dir)
 	if err != nil {
