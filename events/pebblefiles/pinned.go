@@ -82,9 +82,9 @@ func (p *Pinned) Release() error {
 	return err
 }
 
-// Settled reports whether the folder has not changed since Pin. If the lock is held,
-// it has not. Without a lock Settled compares the names, sizes and times of the
-// files. The caller calls it after it has opened the database.
+// Settled reports whether the folder has not changed since Pin. This is so if the
+// Pinned holds the lock. Without a lock Settled compares the names, sizes and times
+// of the files. The caller calls it after it has opened the database.
 func (p *Pinned) Settled() bool {
 	if p.lock != nil {
 		return true
@@ -106,8 +106,8 @@ type fileStamp struct {
 	time  int64 // of the last write, in nanoseconds
 }
 
-// fileStamps returns the stamps of the files in a folder, sorted by name, or no stamps if the
-// folder is missing.
+// fileStamps returns the stamps of the files in a folder, sorted by name. It returns no
+// stamps if the folder is missing.
 func fileStamps(storage vfs.FS, dir string) ([]fileStamp, error) {
 	names, err := storage.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {

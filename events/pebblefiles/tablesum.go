@@ -21,10 +21,11 @@ const noSum = "-"
 // that closing a large database reads little of it.
 const summedBlocks = 16
 
-// tableSum returns a CRC-32C that distinguishes a table from others of its name and
-// length, without reading all of it: over the trailers, which hold sums, of its first and
-// last block of records, of some blocks between them, and of the blocks after the
-// records. It returns noSum if these cannot be read.
+// tableSum returns a CRC-32C that distinguishes a table from another one of its name
+// and length, without reading all of it. A block ends with a trailer that holds its
+// checksum. tableSum covers the trailers of the first and the last block of records,
+// of some blocks between them, and of the blocks of metadata. It returns noSum if it
+// cannot read them.
 func tableSum(storage vfs.FS, path string) string {
 	ctx := context.Background()
 	readable, reader, err := openTable(ctx, storage, path)

@@ -25,8 +25,9 @@ var ErrNewerVersion = errors.New("database has a newer format")
 const versionMarker = "marker.format-version."
 
 // CheckVersion returns an ErrNewerVersion, with both numbers, if the version of a
-// database's files is newer than FormatVersion. It returns nil for a database without a
-// version, which Pebble judges.
+// database's files is newer than FormatVersion. It returns nil for a folder that has
+// no version or cannot be listed; opening the database with Pebble then reports what
+// is wrong.
 func CheckVersion(storage vfs.FS, dir string) error {
 	names, err := storage.List(dir)
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package filestest damages the files of a database in tests. A [PowerCutter] cuts the
-// power of a store and logs which cut lost data. A [LyingSyncFS] ignores syncs. [Describe]
-// names a position in a file, for tests that damage a file and count the outcomes by
-// position.
+// power of a store and logs which cut lost data. A [LyingSyncFS] ignores syncs.
+// [Describe] names a position in a file, for tests that damage a file and count the
+// outcomes by position.
 package filestest
 
 import (
@@ -20,12 +20,13 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// LastRecord is the suffix of the description of bytes of the last record of a log, which
-// a power cut may have torn: a flipped bit there is indistinguishable from that.
+// LastRecord is the end of a description by Describe, if the offset is in the last
+// record of a log. A power cut may tear that record, so a store cannot distinguish a
+// flipped bit in it from a power cut.
 const LastRecord = " of the last record"
 
-// Describe returns the kind of a file and the part of it at an offset: of a chunk in a
-// log or a manifest, of a block in a table.
+// Describe returns the kind of a file. For a log or a manifest it adds the part of
+// the chunk at an offset, and for a table the part of the block.
 func Describe(name string, content []byte, at int) string {
 	base := path.Base(name)
 	switch kind := pebblefiles.KindOf(base); kind {
