@@ -126,8 +126,9 @@ func (k *checker) run(ctx context.Context) error {
 	return err
 }
 
-// checkFiles verifies the checksums in all files and the seal. It reports each damage
-// and keeps it for open.
+// checkFiles verifies the checksums in all files and the seal. It reports each
+// damage. It also keeps the damages, so that the database is then opened without the
+// damaged blocks.
 func (k *checker) checkFiles(ctx context.Context, list []pebblefiles.File) error {
 	total := int64(0)
 	for _, f := range list {

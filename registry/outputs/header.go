@@ -82,8 +82,9 @@ func parseHeaderKey(key []byte) (domain.Ref, error) {
 	return domain.NewRef(id, domain.Channel(key[17])), nil
 }
 
-// idFrom infers the kind of an ID, a type that package domain does not export, from its
-// first argument.
+// idFrom returns the ID with the bytes b, of the same type as its first argument.
+// Package domain does not export the kinds of IDs, so the compiler infers the kind
+// from that argument.
 func idFrom[K domain.IDKind](_ domain.ID[K], b [16]byte) domain.ID[K] {
 	return domain.IDFromBytes[K](b)
 }

@@ -194,8 +194,8 @@ func (s *Store) onTear(t *pebblefiles.Tear) error {
 	return nil
 }
 
-// loadState checks or writes the format. It sets the next blob number to one more
-// than the largest number among the chunks.
+// loadState calls checkFormat. It then sets the next blob number to one more than the
+// largest number among the chunks.
 func (s *Store) loadState(db *pebble.DB) error {
 	if err := s.failure(); err != nil {
 		return err
@@ -216,7 +216,8 @@ func (s *Store) loadState(db *pebble.DB) error {
 	return iter.Error()
 }
 
-// checkFormat checks the format, and writes it to a database without one.
+// checkFormat returns an ErrFormat if the database has an unknown format. It writes
+// the format to a database that has none.
 func checkFormat(db *pebble.DB) error {
 	if found, err := readFormat(db); found || err != nil {
 		return err
