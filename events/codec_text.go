@@ -66,7 +66,8 @@ const (
 )
 
 // specialMask sets the high bit of each byte of w that is a quote, a backslash
-// or a control character. Bits above the lowest one set may be wrong.
+// or a control character. Only the lowest set bit is reliable: a borrow may set
+// bits above it.
 func specialMask(w uint64) uint64 {
 	quote, slash := w^(ones*'"'), w^(ones*'\\')
 	return ((quote-ones)&^quote | (slash-ones)&^slash | (w-ones*' ')&^w) & highs

@@ -19,7 +19,8 @@ type decoder struct {
 // intern table.
 const internAfter = 32
 
-// decode is [Decode] with the caches of d.
+// decode does the work of Decode. It interns names and registrations in the
+// table of d.
 func (d *decoder) decode(e Entry) (Envelope, error) {
 	if d.decoded++; d.decoded == internAfter {
 		d.interned = &internTable{}

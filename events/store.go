@@ -108,9 +108,10 @@ func (c *Conflict) Error() string {
 // Is reports whether target is ErrConflict.
 func (c *Conflict) Is(target error) bool { return target == ErrConflict }
 
-// A DamagedRecord gives the position of a record that cannot be read, so that
-// the caller can go on behind it. It matches ErrDamaged. A store whose
-// positions are consecutive may return a plain ErrDamaged.
+// A DamagedRecord reports a record that cannot be read, with its position, so
+// that the caller can continue after it. It matches ErrDamaged. A store whose
+// positions are consecutive may return a plain ErrDamaged instead, because the
+// caller knows the next position.
 type DamagedRecord struct {
 	Position Position
 	Err      error // the cause, with the location of the record
@@ -189,11 +190,13 @@ type Revision uint64
 // record.
 type Position struct{ commit, prepare uint64 }
 
-// NewPosition is for implementations of Store. A position has two parts, of
-// which commit orders first; a store with one sequence passes it twice.
+// NewPosition returns a position with two parts. Only implementations of Store
+// call it. Positions are ordered by commit first, and then by prepare. A store
+// with one sequence passes it as both parts.
 func NewPosition(commit, prepare uint64) Position { return Position{commit, prepare} }
 
-// Parts returns the arguments of NewPosition, for implementations of Store.
+// Parts returns the two parts that were passed to NewPosition. Only
+// implementations of Store call it.
 func (p Position) Parts() (commit, prepare uint64) { return p.commit, p.prepare }
 
 // Compare returns -1, 0 or 1 if p is before, equal to or after q.

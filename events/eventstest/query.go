@@ -76,8 +76,9 @@ func (b *fixture) appendVaried(ctx context.Context, rng *rand.Rand, n int) ([]ev
 	return collect(b.ReadAll(ctx, events.Position{}))
 }
 
-// queryTime returns one of 20 times. There are few, so that the bounds of a query are
-// often equal to the time of a record, where an inclusive bound shows.
+// queryTime returns one of 20 times. With so few times, a bound of a query is often
+// equal to the time of a record, which shows whether a store includes or excludes the
+// bound.
 func queryTime(rng *rand.Rand) time.Time {
 	return time.Date(2026, 3, 1, 12, 0, 0, 1000*rng.IntN(20), time.UTC)
 }
@@ -469,8 +470,9 @@ func (b *fixture) checkFilteredFollower(ctx context.Context) error {
 	return failed
 }
 
-// round appends five records to each stream of round n. The filter of the check
-// rejects the stream passed-1.
+// round appends five records to each stream of round n: to both streams, or to only
+// one of them. The filter of the check rejects the stream passed-1 and selects
+// seen-1.
 func (b *fixture) round(ctx context.Context, n int) error {
 	for _, s := range [][]events.Stream{{"passed-1", "seen-1"}, {"passed-1"}, {"seen-1"}}[n%3] {
 		length, err := b.length(ctx, s)
