@@ -58,8 +58,8 @@ func diff(file, before, after string) diffResult {
 	return d
 }
 
-// renumber adds by to both line numbers in the header of a hunk, because the text before
-// the compared part was cut off.
+// renumber adds the number by to both line numbers in the header of a hunk. The numbers
+// count from the compared part, and by is the number of lines before it.
 func renumber(header string, by int) string {
 	fields := strings.Fields(header) // @@ -1,2 +1,3 @@
 	for i, field := range fields {

@@ -92,8 +92,8 @@ func loadImage(r io.Reader, mime, resource string) (imageFile, error) {
 // memory of maxDecoded.
 var decodeSlot = make(chan struct{}, 1)
 
-// A replayReader reads bytes that were read from a reader before, and fails when that reader's
-// context ends.
+// A replayReader reads again the bytes that were read from source. Its Read fails when
+// the context of source has ended.
 type replayReader struct {
 	source io.Reader
 	*bytes.Reader

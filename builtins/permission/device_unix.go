@@ -35,8 +35,8 @@ func (d *device) readable() bool {
 	return n > 0 && err == nil
 }
 
-// hungUp reports whether the terminal was closed at its other end. Else an end of
-// file was typed, and the terminal can be read again.
+// hungUp reports whether the terminal was closed at its other end. If it was not, an end
+// of file was typed, and the terminal can be read again.
 func (d *device) hungUp() bool {
 	ready := []unix.PollFd{{Fd: int32(d.fd)}}
 	_, err := unix.Poll(ready, 0)

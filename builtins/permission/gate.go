@@ -64,9 +64,9 @@ type pendingRequest struct {
 // errApprovedElsewhere is the cause that ends a pending request which a new approval allows.
 var errApprovedElsewhere = errors.New("approved by the answer to another request")
 
-// A rejectionError is the cause that ends a pending request because a person rejected another
-// request of its session. It carries the person's feedback: a run that continues with the
-// feedback must not stop at the other requests.
+// A rejectionError is the cause that ends a pending request because a person rejected
+// another request of its session. It carries the person's feedback: a run continues after
+// a rejection with feedback, and would stop at a request that is rejected without.
 type rejectionError struct{ feedback string }
 
 func (*rejectionError) Error() string { return "rejected with another request of the session" }

@@ -149,10 +149,10 @@ func (r commandRun) run(ctx context.Context) (RunResult, error) {
 	return result, cause
 }
 
-// startAndWait starts the command, sends its process on begun, or nil if it did not
-// start, and waits for its end. It then closes exited, and frees the process ID only
-// once release is closed: until then the ID belongs to this command and its group can be
-// killed safely.
+// startAndWait starts the command and waits for its end. It sends the process on begun,
+// or nil if the command did not start, and closes exited at the end of the command. It
+// reaps the process only once release is closed: until then no other process can get its
+// ID, and its group can be killed safely.
 func (r commandRun) startAndWait(begun chan<- *os.Process, exited chan<- struct{}, release <-chan struct{}) leaderExit {
 	cmd := exec.Command(r.command.Program, r.command.Args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = r.command.Dir, r.write, r.write

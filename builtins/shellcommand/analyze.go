@@ -115,9 +115,10 @@ var keywords = strings.Fields("! do elif else if then time until while")
 // baseName returns the text after the last slash.
 func baseName(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
-// Dialect returns the name under which [Analyze] knows the shell at path: bash for a
-// bash that is called so, sh for any other shell of the POSIX family, and the name of
-// the program otherwise, which makes every line uncertain. It follows symbolic links.
+// Dialect returns the name under which [Analyze] knows the shell at path, after following
+// symbolic links. A program named bash is bash if path also ends in bash. Any other shell
+// of the POSIX family is sh. For another program Dialect returns the name of the program,
+// with which every line is uncertain.
 func Dialect(path string) string {
 	name := filepath.Base(path)
 	if found, err := exec.LookPath(path); err == nil {

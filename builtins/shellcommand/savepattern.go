@@ -10,9 +10,9 @@ func exactPattern(words []shellWord) string {
 	return LiteralPattern(strings.Join(wordTexts(words), " "))
 }
 
-// reusablePattern returns the save pattern of a command: its identifying prefix followed
-// by anything, or the exact command if the prefix would allow more than the question
-// shows.
+// reusablePattern returns the save pattern of a command. The pattern is the prefix that
+// identifies the command, followed by any text. It is the exact command if the prefix
+// would allow more than the question shows.
 func reusablePattern(words []shellWord) string {
 	prefix := reusablePrefix(wordTexts(words))
 	if exactOnly(words) {

@@ -62,8 +62,8 @@ func quote(value string) string {
 	return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
 }
 
-// literalWord returns the meaning of literal parts, and whether any of it is
-// quoted.
+// literalWord returns the word that the parts form, with its meaning after the quotes are
+// removed, and whether a part is quoted. ok is false if a part is not literal.
 func literalWord(parts []syntax.WordPart) (w shellWord, quoted, ok bool) {
 	var b, bare strings.Builder
 	for _, part := range parts {
@@ -100,7 +100,8 @@ func expands(lit string) bool {
 		strings.Contains(lit, "{") && (strings.Contains(lit, ",") || strings.Contains(lit, ".."))
 }
 
-// doubleQuoted returns the meaning of literal text in double quotes.
+// doubleQuoted returns the meaning of text in double quotes, or false if the text
+// contains an expansion.
 func doubleQuoted(q *syntax.DblQuoted) (string, bool) {
 	var b strings.Builder
 	for _, part := range q.Parts {

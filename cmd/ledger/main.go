@@ -29,11 +29,13 @@ func start() int {
 }
 
 // interruptible returns a context that the first terminating signal cancels, with a
-// domain.Interruption as its cause, and a function that unregisters the signals and
-// joins the goroutine that receives them. A second SIGINT or SIGTERM exits the
-// process. A SIGHUP, which reports a closed terminal, only cancels the context,
-// however often it arrives. SIGPIPE is ignored: a network peer can cause it, and
-// render.NewPrinter reports a write to an output without a reader as an error.
+// domain.Interruption as its cause. The returned function unregisters the signals and
+// joins the goroutine that receives them.
+//
+// A second SIGINT or SIGTERM exits the process. A SIGHUP, which reports a closed
+// terminal, only cancels the context, however often it arrives. SIGPIPE is ignored,
+// because a network peer can cause it; render.NewPrinter reports a write to an output
+// without a reader as an error.
 func interruptible(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals, done := make(chan os.Signal, 2), make(chan struct{})

@@ -90,9 +90,9 @@ var advices = []struct {
 	{eventstoredb.ErrUnreachable, "read the log of the server, and check the proxies and firewalls between"},
 }
 
-// node checks that a node that accepts connections is an EventStoreDB of a usable
-// version, and reports its role in the cluster. It adds no finding for other nodes,
-// which network has reported.
+// node checks that a node is an EventStoreDB of a usable version, and reports its role in
+// the cluster. It adds no finding for a node that accepts no connections, because network
+// has already reported that.
 func (e *Report) node(n eventstoredb.Node) {
 	reached := false
 	for _, d := range n.Dials {

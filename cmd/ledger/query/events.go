@@ -49,9 +49,9 @@ func (f *EventFilter) Matches(e events.Entry, v events.Envelope) bool {
 		(f.sessionID.IsZero() || session == f.sessionID) && f.When.Contains(e.Time)
 }
 
-// Entries yields the entries behind a position that the filter selects. It yields an entry
-// that does not decode with an ErrDamaged, and a zero Entry with an ErrDamaged for a record
-// that the store cannot read. Any other error is terminal.
+// Entries yields the entries after a position that the filter selects. An entry that does
+// not decode comes together with an ErrDamaged. A record that the store cannot read is a
+// zero Entry with an ErrDamaged. After any other error the loop ends.
 func Entries(ctx context.Context, s *stores.Store, after events.Position, filter EventFilter) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		for e, err := range s.Entries(ctx, after) {

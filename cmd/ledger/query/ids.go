@@ -25,10 +25,11 @@ type candidate[T any] struct {
 	description string   // a description for a person, in errors and completions
 }
 
-// pick returns the candidate that an ID identifies, by a whole name or a shortened one; case
-// does not matter. A whole name takes precedence over a shortened one. The candidates are in
-// the order of the log, and @last is the last of them. An empty or ambiguous ID is a usage
-// error, and an unknown ID a not-found error; their texts call the candidates noun.
+// pick returns the candidate that an ID identifies, by a whole name or a shortened one;
+// case does not matter. A whole name takes precedence over a shortened one. The
+// candidates are in the order of the log, and @last is the last of them. An empty or
+// ambiguous ID is a usage error, and an unknown ID a not-found error. noun is the kind of
+// candidate in the texts of these errors.
 func pick[T any](noun, id string, all []candidate[T]) (value T, err error) {
 	switch {
 	case id == "":
@@ -93,8 +94,9 @@ func ambiguous[T any](noun, id string, found []candidate[T]) error {
 	return f
 }
 
-// abbreviates reports whether id is a shortened form of name: its beginning, with or without the
-// prefix such as "ses_", its end, or both around an ellipsis. Case does not matter.
+// abbreviates reports whether id is a shortened form of name. A shortened form is the
+// beginning of the name, the beginning without a prefix such as "ses_", the end of the
+// name, or the beginning and the end around an ellipsis. Case does not matter.
 func abbreviates(id, name string) bool {
 	id, name = strings.ToLower(id), strings.ToLower(name)
 	head, tail, ok := strings.Cut(strings.Replace(id, "...", "…", 1), "…")

@@ -15,7 +15,8 @@ type Period struct {
 	from, to     time.Time // set by Resolve: from is included, to is not; zero: unbounded
 }
 
-// AddFlags adds --since and --until to cmd. Their help texts call the listed rows noun.
+// AddFlags adds --since and --until to cmd. noun is the kind of listed rows in their help
+// texts.
 func (p *Period) AddFlags(cmd *cobra.Command, noun string) {
 	cmd.Flags().StringVar(&p.since, "since", "", "only "+noun+" since: "+render.TimesHelp)
 	cmd.Flags().StringVar(&p.until, "until", "", "only "+noun+" before; a day counts to its end")

@@ -63,8 +63,8 @@ func (c *coloring) Set(text string) error {
 	return setWord(c, text, ColorModes)
 }
 
-// setWord stores text in word if it is one of words, and otherwise returns an error that
-// lists them.
+// setWord sets *word to text if words contains text. Otherwise it returns an error that
+// lists words.
 func setWord[W ~string](word *W, text string, words []string) error {
 	if !slices.Contains(words, text) {
 		return fmt.Errorf("%q is not %s", text, strings.Join(words, ", "))

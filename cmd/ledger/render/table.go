@@ -89,13 +89,15 @@ func (p *Printer) Table(t Table) {
 	}
 }
 
-// fitInto shortens and omits columns until the table fits into width, and reports
-// whether it does. In each round it divides the room that the other columns leave
-// among the columns of texts. If each of them gets at least fairWidth, or its full
-// width, the table fits. Otherwise it omits one column and repeats: first the spare
-// columns from the right, then the columns of texts from the right, except the first.
-// The last column of texts may shrink to leastWidth. The number of rounds is at most
-// the number of columns.
+// fitInto shortens and omits columns until the table fits into width, and reports whether
+// it does.
+//
+// In each round it divides the room that the other columns leave among the columns of
+// texts. If each of these gets its full width or at least fairWidth, the table fits.
+// Otherwise fitInto omits one column and begins the next round. It omits first the spare
+// columns from the right, then the columns of texts from the right, except the first. The
+// last remaining column of texts may shrink to leastWidth. There are at most as many
+// rounds as columns.
 func fitInto(columns []column, width int) bool {
 	for {
 		var texts, spare []int
@@ -133,11 +135,10 @@ func fitInto(columns []column, width int) bool {
 	}
 }
 
-// shorten finds the greatest width, from widest down to least, such that the columns
-// texts, limited to that width, need at most room. It limits these columns to that
-// width and returns true. If there is no such width, it changes no column and returns
-// false. texts has indexes of columns, and widest is the full width of the widest of
-// them.
+// shorten limits the width of the columns of texts so that they need at most room
+// together. texts are the indexes of these columns. It tries the widths from widest, the
+// full width of the widest of these columns, down to least. It applies the first width
+// that fits and returns true. If no width fits, it changes no column and returns false.
 func shorten(columns []column, texts []int, room, widest, least int) bool {
 	for level := widest; level >= min(least, widest); level-- {
 		sum := 0

@@ -112,8 +112,8 @@ func listen(ctx context.Context, flag, address string, cfg server.Config, owner 
 	return listener, nil
 }
 
-// reached returns the address under which clients reach a listener. It replaces an
-// unspecified IP address, such as 0.0.0.0, by name.
+// reached returns the address at which clients reach a listener. If the listener has an
+// unspecified IP address, such as 0.0.0.0, the result has the host name in its place.
 func reached(at net.Addr, name string) string {
 	host, port, err := net.SplitHostPort(at.String())
 	if err != nil {

@@ -240,9 +240,10 @@ func (s *serverProcess) wait(ctx context.Context, failed <-chan error) error {
 	}
 }
 
-// throughput returns a function that returns the throughput since its previous call, as
-// arguments of slog. The first call reports from the call of throughput on. For a node
-// the function returns the totals. One goroutine calls it.
+// throughput returns a function that returns the throughput since the previous call of
+// that function, as arguments of slog. Its first call returns the throughput since
+// throughput returned. For a node the function returns the totals since the start. One
+// goroutine calls it.
 func (s *serverProcess) throughput() func() []any {
 	if s.metered == nil {
 		return s.totals

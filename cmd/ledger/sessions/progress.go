@@ -123,7 +123,8 @@ func callName(message domain.MessageID, call domain.CallID) string {
 	return message.String() + "/" + string(call)
 }
 
-// printSettled prints the outcome and the duration of a call that settled at at.
+// printSettled prints the outcome and the duration of a call. at is the time of its
+// settlement.
 func (w *progressPrinter) printSettled(at time.Time, e events.CallSettled) {
 	name := callName(e.Message, e.Call)
 	took := ""

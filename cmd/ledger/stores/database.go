@@ -51,10 +51,10 @@ func (o *Opener) OpenDatabase(ctx context.Context, at Address) (*Store, error) {
 	}, nil
 }
 
-// nodeAddress returns the address under which other nodes reach the outputs in dir:
-// the value of LEDGER_NODE_ADDRESS, or else the address of the process that serves
-// dir. It returns an empty string without either; other nodes find a process that
-// serves the folder later.
+// nodeAddress returns the address under which other nodes reach the outputs in dir: the
+// value of LEDGER_NODE_ADDRESS, or else the address of the process that serves dir. It
+// returns an empty string if there is neither. A process that serves the folder later
+// records its address, by which other nodes find the outputs then.
 func (o *Opener) nodeAddress(dir string) (string, error) {
 	address, err := o.GivenNodeAddress()
 	if address != "" || err != nil {

@@ -139,8 +139,8 @@ func (f *folderFollower) holderEnds(ctx context.Context) error {
 	}
 }
 
-// giveAll yields entries to the caller's loop until an error and returns it, or
-// returns nil at their end.
+// giveAll yields entries to the caller's loop. It returns nil after the last entry, the
+// first error of entries, or errLeft if the caller's loop has ended.
 func (f *folderFollower) giveAll(entries iter.Seq2[events.Entry, error]) error {
 	for e, err := range entries {
 		if err != nil {

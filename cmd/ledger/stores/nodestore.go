@@ -48,7 +48,7 @@ const (
 	idleTimeout = 300 * time.Millisecond
 	// holdTimeout bounds the wait of Hold for another process to close the outputs.
 	holdTimeout = 3 * time.Second
-	// acquireTimeout bounds the same wait of acquire.
+	// acquireTimeout bounds the wait of acquire for another process to close the outputs.
 	acquireTimeout = 20 * time.Second
 )
 
@@ -204,10 +204,10 @@ func (n *NodeStore) closeIdle() {
 	}
 }
 
-// isGone reports whether err, returned by an operation with the lease t, shows that
-// the process that served the outputs is gone. It then drops the client of that
-// process, and the caller acquires the outputs again. It returns false if this
-// process has the outputs open itself, or if n is closed.
+// isGone reports whether err, an error of an operation with the lease t, shows that the
+// process that served the outputs has ended. isGone then drops the client of that
+// process, and the caller acquires the outputs again. It returns false if this process
+// has the outputs open itself, or after Close.
 func (n *NodeStore) isGone(t *outputsLease, err error) bool {
 	if t.store != nil {
 		return false

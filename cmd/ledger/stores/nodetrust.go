@@ -54,8 +54,8 @@ func (at Address) nodes() (remote.Config, error) {
 	return c, nil
 }
 
-// credentials returns the user and the password of USER:PASSWORD@HOST,HOST…, decoded,
-// or two empty strings if the text has no @. The last @ counts.
+// credentials returns the decoded user and password of USER:PASSWORD@HOST,HOST…, or two
+// empty strings if the text has no @. The last @ separates them from the hosts.
 func credentials(hosts string) (user, password string) {
 	i := strings.LastIndex(hosts, "@")
 	if i < 0 {

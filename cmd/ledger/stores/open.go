@@ -267,9 +267,9 @@ func (s *Store) Entries(ctx context.Context, after events.Position) iter.Seq2[ev
 	}
 }
 
-// passOn yields the records after a position until an error, the end of the log, or
-// the end of the caller's loop. It returns the position of the last record that it
-// yielded, and the error, which is nil in the last two cases.
+// passOn yields the records after a position. It returns the position of the last record
+// that it yielded. The error is nil at the end of the log, and after the caller has ended
+// its loop.
 func (s *Store) passOn(ctx context.Context, after events.Position, yield func(events.Entry, error) bool) (events.Position, error) {
 	for e, err := range s.Log.ReadAll(ctx, after) {
 		if err != nil {

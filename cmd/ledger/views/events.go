@@ -117,7 +117,7 @@ func (w *eventWriter) line(position, time, stream, revision, kind, what string) 
 	return ansi.Truncate(fmt.Sprintf(eventLine, position, time, stream, revision, kind, what), w.width, "…")
 }
 
-// write writes one event. The error damage says why the entry does not decode; nil: it does.
+// write writes one event. damage is the error of decoding its entry, or nil.
 func (w *eventWriter) write(e events.Entry, damage error) error {
 	w.n++
 	switch {
