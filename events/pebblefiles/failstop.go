@@ -396,9 +396,9 @@ func (s *FailStopFS) RemoveAll(name string) error {
 // Unwrap returns the storage.
 func (s *FailStopFS) Unwrap() vfs.FS { return s.FS }
 
-// isTable reports whether a file is a table. Pebble reads a table back while the
-// database is open, so an incomplete table must not look complete even to a database
-// that will be closed.
+// isTable reports whether a file is a table. After a failure, writes of a table must
+// return an error. If they succeeded without effect, Pebble would take the incomplete
+// table for a complete one and read it before the database is closed.
 func isTable(name string, category vfs.DiskWriteCategory) bool {
 	kind := KindOf(name)
 	return kind == Table || kind == Blob || category == "pebble-memtable-flush" || inBackground(category)

@@ -20,8 +20,8 @@ type LyingSyncFS struct {
 	}
 }
 
-// NewLyingSyncFS returns a file system over fs that ignores one in oneIn syncs of logs. A
-// file system that ignores each sync needs no rng.
+// NewLyingSyncFS returns a file system over fs that ignores one in oneIn syncs of
+// logs, at random. If oneIn is 1, it ignores every sync, and rng may be nil.
 func NewLyingSyncFS(fs vfs.FS, rng *rand.Rand, oneIn int) *LyingSyncFS {
 	s := &LyingSyncFS{FS: fs, oneIn: oneIn}
 	s.mu.rng = rng

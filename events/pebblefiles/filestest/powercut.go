@@ -38,16 +38,16 @@ type PowerCutter[M any] struct {
 }
 
 // NewPowerCutter returns a cutter over a crashable file system. Before each operation
-// that changes a file it calls due, which decides whether the power is cut there, and
-// then model for a copy of the test's model: the operations begun and acknowledged. The
-// number that kept returns is the share, in percent, of the unsynced data that
-// survives. The cutter calls these functions with its lock held, so they must not call
-// the cutter.
+// that changes a file it calls due, which decides whether the power is cut there. At
+// a cut it calls model for a copy of the test's model: the operations that the test
+// has begun, and those that the store has acknowledged. Then it calls kept, which
+// returns the percentage of the unsynced data that survives. The cutter calls these
+// functions with its lock held, so they must not call the cutter.
 //
-// The cutter calls model before it copies the files. An operation acknowledged in
-// between is in the copy and not in the model, which loses no check. An operation begun
-// in between is in neither, because a change to a file waits for the lock of the
-// cutter.
+// The cutter calls model before it copies the files. If an operation is acknowledged
+// in between, the copy has it and the model lists it as begun, so a check accepts it.
+// If an operation begins in between, neither has it, because a change to a file waits
+// for the lock of the cutter.
 func NewPowerCutter[M any](fs *vfs.MemFS, rng *rand.Rand, due func(errorfs.Op) bool, kept func() int, model func() M) *PowerCutter[M] {
 	c := &PowerCutter[M]{fs: fs, model: model, due: due, kept: kept}
 	c.mu.rng = rng
