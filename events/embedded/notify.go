@@ -68,9 +68,9 @@ func (w *subscription) notify() {
 const notifyInline = 4
 
 // wake notifies the subscriptions of a list. It notifies a short list itself and
-// leaves a longer one to the notifier. If the notifier is busy with more lists than
-// its channel holds, wake notifies the list itself. If the notifier has ended, wake
-// also notifies the lists that were not received.
+// passes a longer one to the notifier. If the channel to the notifier is full, wake
+// notifies the list itself. If the notifier has ended, wake also notifies the lists
+// that are still in the channel.
 func (m *watermark) wake(w *subscription) {
 	if w == nil {
 		return

@@ -87,8 +87,8 @@ func (s *Store) cutPoints(all seqRange, parts int) (cutPoints []uint64, err erro
 	return cutPoints, nil
 }
 
-// runs cuts a range that is not empty into at most most ranges of about the same
-// length.
+// runs cuts a range that is not empty into ranges of about the same length, one for
+// each sequence if there are fewer than most, and otherwise most ranges.
 func (s seqRange) runs(most int) []seqRange {
 	length := s.last - s.first + 1
 	most = int(min(uint64(most), length))

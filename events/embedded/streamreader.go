@@ -62,11 +62,11 @@ func (r *streamReader) next(h *readBatch, c readLimits) error {
 	return layout.CloseIter(it, r.readRecords(it, sequences, h, c))
 }
 
-// seek prepares the first read. It narrows left to the revisions whose sequences are
-// within among. It finds them by binary search in the index, because the sequences of
-// a stream increase with its revisions. Later calls do nothing. A forward query that
-// starts at the first sequence needs no search: its last revision is found by
-// sequences.
+// seek prepares the first read; later calls do nothing. It narrows left to the
+// revisions whose sequences are in the range among, by binary search in the index.
+// The search is possible because the sequences of a stream increase with its
+// revisions. A forward query that starts at the first sequence needs no search,
+// because the method sequences finds its last revision.
 func (r *streamReader) seek() error {
 	if r.positioned {
 		return nil
@@ -134,9 +134,9 @@ func (r *streamReader) place(it *pebble.Iterator, revision events.Revision) (uin
 	return layout.LastUint64(value), nil
 }
 
-// sequences returns the sequences of the next records, at most most of them. If it
+// sequences returns the sequences of the next records, not more than most. If it
 // reaches the end of the stream or of the range among, it sets left.last to the last
-// revision within them.
+// revision before that end.
 func (r *streamReader) sequences(most int) (sequences []uint64, err error) {
 	it, err := r.index(r.left)
 	if err != nil {

@@ -446,8 +446,8 @@ func (f *Dir) InUse() error {
 }
 
 // RealPath returns the absolute path of a folder without symbolic links. The folder
-// and some of its parents may be missing. Locks within a process are by path, so each
-// folder needs one path.
+// and some of its parents may be missing. All callers use this path, because a lock
+// within a process is kept by path and would not exclude a user of another path.
 func RealPath(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
