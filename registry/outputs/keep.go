@@ -30,13 +30,14 @@ const (
 
 // Keep reads r to its end and stores the bytes under ref, with the media type mime,
 // as an unconfirmed blob. It returns the metadata of the blob after the blob is
-// durable. It stores all bytes or no byte. Memory use is bounded by 512 KiB, however
+// durable. It stores all bytes or no byte. It uses at most 512 KiB of memory, however
 // long the blob is.
 //
 // If ref is stored, is being stored or was pruned, Keep returns an [ErrExists] and
 // does not read r. Any other error is an [ErrNotKept] that wraps the error of r, of
-// ctx or of the disk. The caller may then keep the blob under the same ref again; if
-// the store is broken, once it has resumed or was opened again.
+// ctx or of the disk. The caller may then call Keep with the same ref again. If a
+// write of the database failed, that call succeeds only after the store has resumed
+// or was opened again.
 func (s *Store) Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
 	retained, err := s.keepClaimed(ctx, ref, mime, r)
 	if err != nil && !errors.Is(err, ErrExists) {

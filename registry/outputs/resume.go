@@ -77,9 +77,9 @@ func (s *Store) newReplay() (vfs.FS, *pebblefiles.Replay) {
 	return newFilledWALs(s.replay), s.replay
 }
 
-// reopen opens the database for writing. The WAL decides which batches survived the
-// pause, so reopen increments generation, which makes each running Keep fail whose
-// first chunks may be lost. The caller holds handle for writing.
+// reopen opens the database for writing and increments generation. Chunks that a
+// running Keep wrote before the failure may be missing from the WAL. The new
+// generation makes such a Keep fail. The caller holds handle for writing.
 func (s *Store) reopen() error {
 	s.generation.Add(1)
 	return s.openDatabase(false)

@@ -8,11 +8,11 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// Snapshot creates the folder dir, whose parent exists outside the folder of the store,
-// and copies the store into it. The copy can be opened as a store. Snapshot first calls
-// before and returns its error. From that call until the copy is complete, Confirm,
-// Drop and Prune wait, so the copy has every blob that before saw referenced. Keep and
-// reads continue meanwhile.
+// Snapshot creates the folder dir and copies the store into it. The parent of dir
+// must exist, outside the folder of the store. The copy can be opened as a store.
+// Snapshot first calls before, and returns an error of before. From that call until
+// the copy is complete, Confirm, Drop and Prune wait. So the copy has every blob to
+// which the log referred when before ran. Keep and reads continue meanwhile.
 func (s *Store) Snapshot(ctx context.Context, dir string, before func() error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
