@@ -17,7 +17,8 @@ type Ledger struct {
 	now   func() time.Time
 }
 
-// NewLedger returns a ledger over a store. It reads the clock from now.
+// NewLedger returns a ledger over a store. The ledger takes IDs from mint and
+// calls now for the time of an event.
 func NewLedger(store Store, mint *domain.Mint, now func() time.Time) *Ledger {
 	return &Ledger{store, mint, now}
 }

@@ -47,15 +47,14 @@ func (w *Writer) Revision() Revision {
 }
 
 // Append adds drafts to the end of the stream, with the errors of
-// [Store.Append]. After an error that leaves the outcome unknown, the next
-// Append of any caller first retries those drafts, so that they are stored
-// once and before later drafts. If it is called with the same drafts, it only
-// retries.
+// [Store.Append]. If an error leaves the outcome unknown, the next Append of
+// any caller first retries these drafts. So they are stored once, and before
+// later drafts. If that next Append has the same drafts, it only retries them.
 //
 // Append returns an ErrNotTried with the cause if ctx had ended before the
-// call, or if the retry of earlier drafts failed: it did not append these
-// drafts and will not retry them. [Refused] tells such an error from one of
-// unknown outcome. Append holds the lock of w while it writes.
+// call, or if the retry of earlier drafts failed. It then did not append its
+// drafts and will not retry them. [Refused] distinguishes such an error from
+// one of unknown outcome. Append holds the lock of w while it writes.
 //
 // If the store refuses the retried drafts for a reason other than a conflict,
 // they are lost although a caller may rely on them. From then on every Append

@@ -202,8 +202,8 @@ func errorClass(err error) string {
 }
 
 // formatEntries returns one line for each entry and then the class of the final
-// error. It adds a text before an entry whose position does not increase, which no
-// correct store yields; that makes the result differ.
+// error. No correct store yields an entry whose position does not increase;
+// formatEntries adds a text before such an entry, so that the result differs.
 func formatEntries(entries []events.Entry, err error) string {
 	var b strings.Builder
 	last := events.Position{}
@@ -234,9 +234,9 @@ func TestSame(t *testing.T, seeds uint64, left, right func() Harness) {
 }
 
 // shrink returns a shorter list of steps for which fails still returns true. It tries
-// to remove each half, then each quarter, down to single steps, and keeps each
-// removal that still fails. The result is not always the shortest list. fails runs
-// O(n) times for each size.
+// to remove each half, then each quarter, down to single steps. It keeps a removal if
+// fails returns true for the remaining steps. The result is not always the shortest
+// list. fails runs O(n) times for each size.
 func shrink(steps []Step, fails func([]Step) bool) []Step {
 	for size := len(steps) / 2; size > 0; size /= 2 {
 		for from := 0; from+size <= len(steps); {
