@@ -306,7 +306,8 @@ func (g *Gate) Pending() []Request {
 	return requests
 }
 
-// pending returns a copy of the list of pending requests. Its callers end requests without mu.
+// pending returns a copy of the list of pending requests. The caller can end these
+// requests without holding mu.
 func (g *Gate) pending() []*pendingRequest {
 	g.mu.Lock()
 	defer g.mu.Unlock()

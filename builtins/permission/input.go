@@ -170,8 +170,8 @@ func (i *input) stopAccepting() {
 	i.mu.accepting, i.mu.line, i.mu.lines = false, nil, nil
 }
 
-// discard drops the input in the buffer of the device. It reports whether any input was
-// dropped: now by the device, or by i since the last discard.
+// discard drops the input in the buffer of the device. It reports whether the device had
+// any input, or whether i has dropped input since the last discard.
 func (i *input) discard() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

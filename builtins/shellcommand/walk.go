@@ -172,8 +172,8 @@ func (v *walker) print(n syntax.Node) string {
 	return strings.TrimSpace(b.String())
 }
 
-// addCall adds a simple command. With assignments before it, it also adds the command
-// with them, because they can change its effect.
+// addCall adds a simple command. If assignments precede the command, addCall also adds
+// the command together with the assignments, because they can change its effect.
 func (v *walker) addCall(c *syntax.CallExpr) {
 	var sets []string
 	for _, assign := range c.Assigns {

@@ -165,8 +165,9 @@ the reason; the other sessions are recovered.`,
 	return cmd
 }
 
-// environment returns the environment of bash commands: the builtin list of
-// variables and those of names, which must be set.
+// environment returns the environment of bash commands: the variables of
+// builtins.InheritedVariables and the variables with the given names. A name whose
+// variable is not set is a usage error.
 func environment(names []string) ([]string, error) {
 	for _, name := range names {
 		if name == "" || strings.Contains(name, "=") {

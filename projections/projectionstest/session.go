@@ -142,9 +142,9 @@ func (g *generator) settle(t *sessionGen, a *callGen, o domain.Outcome) {
 	g.log.AddAs(a.settled, t.stream, events.Settled(t.turn, t.message, a.Call, s))
 }
 
-// succeed fills in the output of a successful settlement. It chooses at random: a
-// structured value alone, one with a text, one with a text that refers to a retained
-// output, or a text with an image.
+// succeed sets the output of a successful settlement at random: a structured value; a
+// structured value and a text; a structured value and a text that refers to a retained
+// output; or a text and an image.
 func (g *generator) succeed(t *sessionGen, a *callGen, s *domain.Settlement) {
 	s.Text, s.Detail = "", ""
 	s.Structured = json.RawMessage(`{"exit":0}`)

@@ -101,8 +101,8 @@ func (d *driver) write(ctx context.Context, writer int, latencies []time.Duratio
 	return latencies, nil
 }
 
-// sampled returns the readings of operations with these latencies, which took
-// elapsed together and used so much processor time. It sorts latencies.
+// sampled returns the sample of a number of operations with these latencies. elapsed is
+// the duration of the whole run, and used its processor time. sampled sorts latencies.
 func sampled(latencies []time.Duration, elapsed, used time.Duration) Sample {
 	n := float64(len(latencies))
 	return Sample{
@@ -208,7 +208,7 @@ func newMint() *domain.Mint {
 // its memtables hold, so that flushes have released log files for recycling.
 const warmth = 64 << 20
 
-// warm appends about so many bytes to a stream of its own, in large batches.
+// warm appends at least the given number of bytes to a new stream, in large batches.
 func (l *ledger) warm(ctx context.Context, bytes int64) error {
 	stream, length := events.SessionStream(l.mint.Session()), events.Revision(0)
 	for left := bytes; left > 0; left -= 2048 * eventSize {

@@ -264,8 +264,8 @@ func (d *demonstration) audit(ctx context.Context, p *sessions.ActiveProcess, se
 	return d.offered(ctx, p, session)
 }
 
-// notes explains a denied or stale call, or one with a stored output. The number n is
-// that of the call in the table.
+// notes explains a denied or stale call, or one with a stored output. n is the number of
+// the call in the table.
 func (d *demonstration) notes(n int, c calls.Call) []string {
 	e := c.Settlement
 	switch {

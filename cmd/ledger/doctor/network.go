@@ -185,8 +185,8 @@ func (e *Report) clocks(nodes []eventstoredb.Node) {
 	}
 }
 
-// skew adds a finding about one clock. whose names the clock and begins the detail.
-// The measured skew is uncertain by s.Within. The check fails if even the smallest
+// skew adds a finding about one clock. The detail begins with whose, the name of the
+// clock. The measured skew is uncertain by s.Within. The check fails if even the smallest
 // possible skew is over maxSkew.
 func (e *Report) skew(whose string, s eventstoredb.Skew) {
 	way := "ahead of"

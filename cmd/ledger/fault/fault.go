@@ -67,9 +67,9 @@ func NotFound(hint, format string, args ...any) *Error {
 // number. Callers replace it by a text for users.
 var NumberError = regexp.MustCompile(`strconv\.[A-Za-z]+: parsing "[^"]*": `)
 
-// FromCommandLine maps an error of cobra, which parses the command line, to a usage fault.
-// The hint is cobra's suggestion of a similar command if there is one, otherwise the command
-// with --help. It returns an error that wraps an Error unchanged.
+// FromCommandLine maps an error of cobra, which parses the command line, to a usage
+// fault. The hint is cobra's suggestion of a similar command if there is one, otherwise
+// the command with --help. An error that already wraps an Error is returned unchanged.
 func FromCommandLine(command string, err error) error {
 	if _, ok := errors.AsType[*Error](err); ok {
 		return err

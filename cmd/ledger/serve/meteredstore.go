@@ -26,8 +26,8 @@ type meteredStore struct {
 	}
 }
 
-// newMeteredStore returns a meter of store with all counters at zero. The caller still
-// closes store.
+// newMeteredStore returns a meteredStore over store with all counters at zero. It does
+// not close store; the caller does.
 func newMeteredStore(store *embedded.Store) *meteredStore {
 	m := &meteredStore{Store: store}
 	m.mu.followers = map[*trackedFollower]struct{}{}
@@ -36,7 +36,7 @@ func newMeteredStore(store *embedded.Store) *meteredStore {
 
 // A trackedFollower is one running Follow or FollowEvery loop. Its at is the sequence
 // number of the last record that the loop yielded or skipped as filtered out.
-type trackedFollower struct{ at atomic.Uint64 } // written by the loop, read by meter.read
+type trackedFollower struct{ at atomic.Uint64 } // written by the loop, read by counters
 
 // Append appends like embedded.Store.Append and counts the result.
 func (m *meteredStore) Append(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) error {
@@ -119,7 +119,7 @@ func observeCaughtUp(options []events.Following, f *trackedFollower) []events.Fo
 	return all
 }
 
-// addFollower adds f to the followers that read counts.
+// addFollower adds f to the followers that counters counts.
 func (m *meteredStore) addFollower(f *trackedFollower) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -133,8 +133,8 @@ func (m *meteredStore) removeFollower(f *trackedFollower) {
 	delete(m.mu.followers, f)
 }
 
-// A storeCounters is a snapshot of a meter. Its JSON is part of the status of a served
-// store.
+// A storeCounters is a snapshot of the counters of a meteredStore. Its JSON is part of
+// the status of a served store.
 type storeCounters struct {
 	Head        events.Position `json:"position"`       // position of the last record
 	Appends     int64           `json:"appends"`        // successful appends since the store was opened

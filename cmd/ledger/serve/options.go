@@ -38,9 +38,10 @@ func (o Options) checkNode() error {
 	return nil
 }
 
-// serverConfig returns the configuration of the protocol server and whether it admits
-// only the owner of the folder. Without --users and --anonymous it does: then it takes
-// the users of id, and the certificate of id unless --tls-cert is given.
+// serverConfig returns the configuration of the protocol server, and whether the server
+// admits only the owner of the folder. It does so if neither --users nor --anonymous is
+// given. The configuration then has the users of id, and also the certificate of id
+// unless --tls-cert is given.
 func (o Options) serverConfig(id *shared.Identity) (cfg server.Config, owner bool, err error) {
 	cfg = server.Config{Writable: o.Writable, Connections: conns.New(conns.Config{})}
 	if o.Changed("anonymous") {

@@ -56,8 +56,8 @@ func (p *processRegistration) register(ctx context.Context) error {
 	return nil
 }
 
-// renewLease renews the lease until ctx is done. Call it after register, and
-// recordEnd after it returned.
+// renewLease renews the lease until ctx is done. The caller calls register before it, and
+// recordEnd after renewLease has returned.
 func (p *processRegistration) renewLease(ctx context.Context) {
 	for {
 		lease := runner.KeepLease(ctx, p.ledger, p.writer, p.process, leaseDuration)

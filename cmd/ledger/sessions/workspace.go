@@ -62,8 +62,8 @@ func (p *ActiveProcess) OpenWorkspace(ctx context.Context, s Setup) (*SessionRun
 	return r, nil
 }
 
-// An outputReader adapts the output store to the interface of the builtin tools, and
-// translates its errors to theirs.
+// An outputReader adapts the output store to builtins.OutputOpener. It converts the
+// errors of the store to ErrAbsent and Pruned of package builtins.
 type outputReader struct{ remote.BlobStore }
 
 // Open opens the output of ref, and returns it with its description. A pruned output

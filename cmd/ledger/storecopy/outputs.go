@@ -41,7 +41,7 @@ func (c *copier) addBytes(n int64) {
 	c.progress.Bytes("outputs", c.bytes.done, c.bytes.total)
 }
 
-// A countingReader is a reader that passes the number of bytes of each Read to came.
+// A countingReader is a reader that calls add with the number of bytes of each Read.
 type countingReader struct {
 	io.Reader
 	add func(int64)

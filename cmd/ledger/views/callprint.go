@@ -71,8 +71,9 @@ func offeredText(out *render.Printer, o *offeredRow) string {
 	return fmt.Sprintf("%s in %s, %s", o.Registration, o.Layer, fingerprint)
 }
 
-// effectiveText describes the registration that was in effect, or "the same" if it is the one
-// that the turn offered. It is empty for a call that was not resolved.
+// effectiveText describes the registration that was in effect. It returns "the same" if
+// the turn offered this registration, "nothing" if no registration was in effect, and an
+// empty text if neither registration is on record.
 func effectiveText(out *render.Printer, d callDetail) string {
 	switch {
 	case d.Offered == nil && d.Effective == nil || d.settled == nil && d.Effective == nil:
