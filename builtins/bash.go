@@ -109,9 +109,9 @@ func (s bashTool) run(ctx context.Context, in bashArgs, inv domain.Invocation) (
 }
 
 // verifiedDirectory returns the working directory as it was opened before permission was
-// requested. It returns workspace.ErrNotDirectory for a file, and workspace.ErrChanged
-// if a person was asked and the path leads to another directory now. The acquiredPath
-// owns the directory.
+// requested. It returns workspace.ErrNotDirectory for a file. After a person was asked,
+// it returns workspace.ErrChanged if the path now leads to another directory. The
+// acquiredPath owns the directory.
 func (h *acquiredPath) verifiedDirectory() (*os.File, error) {
 	handle, err := h.verifiedHandle()
 	if err != nil {

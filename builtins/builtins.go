@@ -191,9 +191,9 @@ func (h *acquiredPath) release() {
 	}
 }
 
-// verifiedHandle returns the handle that acquire opened, or the error of that open. If a
-// person was asked in the meantime, it returns workspace.ErrChanged if the path leads to
-// another file now.
+// verifiedHandle returns the handle that acquire opened, or the error of that open. After
+// a person was asked, it returns workspace.ErrChanged if the path now leads to another
+// file.
 func (h *acquiredPath) verifiedHandle() (*workspace.Handle, error) {
 	if h.openErr != nil {
 		return nil, h.openErr

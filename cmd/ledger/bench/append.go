@@ -229,7 +229,8 @@ func (l *ledger) record(event []byte) events.Record {
 	return events.Record{ID: l.mint.Event(), Kind: "CallSettled", Version: 1, Time: now(), Data: event}
 }
 
-// now returns the present in the precision of records.
+// now returns the current time in UTC, truncated to microseconds, the precision of
+// records.
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
 // Append appends event n of a writer to the stream of the writer.

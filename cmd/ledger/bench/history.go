@@ -41,7 +41,7 @@ func (g *Ground) copyOf(ctx context.Context, name string, make func(ctx context.
 	return dir, linkFolder(set.dir, dir)
 }
 
-// built opens a new store in dir, fills it with make and closes it.
+// built opens a new store in dir, calls make to fill it, and closes it.
 func built(ctx context.Context, dir string, make func(ctx context.Context, s *embedded.Store) error) error {
 	s, err := embedded.Open(ctx, dir, embedded.Config{Owner: storedir.Owner{Command: "bench"}})
 	if err != nil {

@@ -81,10 +81,12 @@ type entrant struct {
 	err     error    // the first error; the entrant runs no further round
 }
 
-// compete opens the contestants of a trial, runs rounds until all rounds are done or
-// the share of time is over, closes the contestants and removes their folders. The
-// order of the contestants rotates by one each round. An error of a contestant is in
-// its entrant; compete returns only an error of the removal, or the cause of ctx.
+// compete opens the contestants of a trial, runs the rounds, closes the contestants and
+// removes their folders. It starts no further round after the time share has passed. The
+// order of the contestants rotates by one each round.
+//
+// compete stores an error of a contestant in its entrant. It returns only an error of the
+// removal, or the cause of ctx.
 func (b *bench) compete(ctx context.Context, t Trial, share time.Duration) (entrants []*entrant, err error) {
 	begun := time.Now()
 	dir := filepath.Join(b.dir, t.Name)

@@ -14,10 +14,10 @@ import (
 	"github.com/settlement-ledger/ledger/runner"
 )
 
-// examineNetwork probes the nodes of a connection string, and the nodes that these
-// name. It checks the network, each node, the cluster and the clocks. Every step of
-// the probe has the timeout of the Doctor. It returns an error only for an invalid
-// connection string.
+// examineNetwork probes the nodes of a connection string, and the further nodes that
+// those list as members of their cluster. It checks the network, each node, the cluster
+// and the clocks. Every step of the probe has the timeout of the Doctor. It returns an
+// error only for an invalid connection string.
 func (d *Doctor) examineNetwork(ctx context.Context, e *Report, at stores.Address) error {
 	nodes, err := eventstoredb.Probe(ctx, at.Database, eventstoredb.ProbeConfig{StepTimeout: d.Timeout, Now: d.Now})
 	if err != nil {
