@@ -178,8 +178,8 @@ func (o *BlobReader) failed(err error) error {
 	return fmt.Errorf("read %v: %w", o.header.retained.Ref, err)
 }
 
-// chunk appends the bytes of a chunk to to, after it has verified their checksum. If
-// the chunk is missing because the blob was dropped or pruned since the header was
+// chunk reads a chunk, verifies its checksum and appends its bytes to the slice to.
+// If the chunk is missing because the blob was dropped or pruned since the header was
 // read, chunk returns an ErrNotFound or a *PrunedError.
 func (s *Store) chunk(h blobHeader, index int64, to []byte) ([]byte, error) {
 	err := s.read(func(db *pebble.DB) (err error) {
@@ -192,9 +192,9 @@ func (s *Store) chunk(h blobHeader, index int64, to []byte) ([]byte, error) {
 	return to, err
 }
 
-// chunkIn appends the bytes of a chunk to to. It returns an ErrDamaged with the
-// offset of the chunk if the chunk is missing, has another length or does not match
-// its checksum.
+// chunkIn reads a chunk from the database and appends its bytes to the slice to. It
+// returns an ErrDamaged with the offset of the chunk if the chunk is missing, has
+// another length or does not match its checksum.
 func chunkIn(db *pebble.DB, h blobHeader, index int64, to []byte) ([]byte, error) {
 	offset := index * int64(h.chunk)
 	key := chunkKey(h.blob, uint32(index))

@@ -217,8 +217,9 @@ type chunkRing [groupChunks + 1]*[crcSize + chunkSize]byte
 // chunks pools chunk buffers across Keeps.
 var chunks = sync.Pool{New: func() any { return new([crcSize + chunkSize]byte) }}
 
-// at returns the buffer of the chunk number index. It is the buffer of the chunk
-// len(r) before it, whose bytes the caller must no longer need.
+// at returns the buffer for the chunk with the number index. The chunk with the
+// number index-len(r) had the same buffer, and the caller must no longer need its
+// bytes.
 func (r *chunkRing) at(index uint32) []byte {
 	place := &r[index%uint32(len(r))]
 	if *place == nil {
@@ -239,9 +240,10 @@ func (r *chunkRing) free() {
 // errReaderEnded is the result of readFull at the end of the reader.
 var errReaderEnded = errors.New("end of what is read")
 
-// readFull reads from r until p is full and returns the number of bytes. It returns
-// errReaderEnded only if r returned io.EOF. Any other error of r, io.ErrUnexpectedEOF
-// included, is a failure of r. It returns the cause of ctx if that ends.
+// readFull reads from r until p is full, and returns the number of bytes read. At the
+// end of r it returns errReaderEnded. It wraps any other error of r, also an
+// io.ErrUnexpectedEOF. It returns io.ErrNoProgress after emptyReads successive reads
+// of 0 bytes, and the cause of ctx if ctx ends.
 func readFull(ctx context.Context, r io.Reader, p []byte) (n int, err error) {
 	for empty := 0; n < len(p); {
 		if ctx.Err() != nil {

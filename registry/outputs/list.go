@@ -72,8 +72,9 @@ func (s *Store) headers(ctx context.Context) iter.Seq2[blobHeader, error] {
 	}
 }
 
-// readPage returns up to n headers from the key from on, without the claimed refs.
-// next is the key at which the next page starts, or nil at the end.
+// readPage returns up to n headers with keys in [from, end), without the headers of
+// claimed refs. next is the key at which the next page starts, or nil if there is
+// none.
 func (s *Store) readPage(from, end []byte, n int) (headers []blobHeader, next []byte, err error) {
 	err = s.read(func(db *pebble.DB) (err error) {
 		iter, err := db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: end})
@@ -144,8 +145,8 @@ func (s *Store) Verify(ctx context.Context, ref domain.Ref) error {
 	return nil
 }
 
-// copyContext copies from from to to until the end of from. It returns the cause of
-// ctx if that ends first.
+// copyContext copies a reader to a writer until the end of the reader. If ctx ends
+// first, it returns the cause.
 func copyContext(ctx context.Context, to io.Writer, from io.Reader) error {
 	p := make([]byte, chunkSize)
 	for {

@@ -125,9 +125,9 @@ func (s *Store) sweepChunks(ctx context.Context, swept *Swept) error {
 	}
 }
 
-// firstBlob returns the number of the first blob with chunks, from the number from on
-// and before firstNew. It returns firstNew if there is no such blob. size is the
-// total size of the chunks of the blob, and 0 if the blob is in named.
+// firstBlob returns the lowest number of a blob with chunks that is at least from and
+// below firstNew. It returns firstNew if there is no such blob. size is the total
+// size of the chunks of the blob, and 0 if the blob is in named.
 func (s *Store) firstBlob(from uint64, named map[uint64]struct{}) (id uint64, size int64, err error) {
 	id = s.firstNew
 	err = s.read(func(db *pebble.DB) error {
