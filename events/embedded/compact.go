@@ -14,9 +14,9 @@ import (
 
 // Compact rewrites all tables, so that they take less space and fewer reads. It also
 // removes the snapshot that a killed backup left. The store stays usable. Old tables
-// are removed when no reader uses them, at the latest when the store is closed.
-// Compact returns the cause of ctx if that ends, ErrReadOnly for a reader's store,
-// and the failure of the store after a failed write.
+// are removed when no reader uses them, at the latest when the store is closed. If
+// ctx ends, Compact returns the cause. It returns ErrReadOnly in a store that
+// OpenReader opened, and the failure of the store after a failed write.
 func (s *Store) Compact(ctx context.Context) error {
 	ctx, cancel := s.failStop.Context(ctx)
 	defer cancel()

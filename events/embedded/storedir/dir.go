@@ -137,10 +137,10 @@ func (f *Dir) hasLock() bool {
 	return err == nil
 }
 
-// Unfinished reports whether the folder has a database, an unreadable FORMAT file and a
-// FORMAT.new that marks the creation of a store. FORMAT is written after the database is
-// durable, so the database is kept: it is empty if a power cut tore FORMAT, and may hold
-// records if FORMAT was damaged later.
+// Unfinished reports whether the folder has a database, an unreadable FORMAT file and
+// a FORMAT.new, which marks the creation of a store. FORMAT is written after the
+// database is durable, so the database must be kept. If a power cut tore FORMAT, the
+// database is empty. If FORMAT was damaged later, the database may hold records.
 func (f *Dir) Unfinished() bool {
 	_, err := f.ReadFormat(FormatName)
 	return f.Fresh && errors.Is(err, events.ErrNotAStore) && f.HoldsLog()
