@@ -421,8 +421,9 @@ type failStopFile struct {
 	log   bool   // a log of Pebble, whose syncs are measured
 }
 
-// write runs an operation on the file, unless the file system has stopped. It returns
-// the refusal for a table, and nil for any other file.
+// write runs an operation on the file, unless the file system has stopped. If the
+// operation fails, the file system stops. In both cases write returns an ErrFailStop
+// for a table, and nil for any other file.
 func (f *failStopFile) write(op string, do func() error) error {
 	f.fs.write(op, f.name, do)
 	if f.table {
