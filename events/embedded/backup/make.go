@@ -234,8 +234,8 @@ func (b *backupRun) readBack(ctx context.Context, parts []NamedComponent) (err e
 	return nil
 }
 
-// isWithin reports whether the folder dir is the folder within or inside it. Both are
-// clean paths.
+// isWithin reports whether the path dir is equal to the path within or below it. Both
+// are clean paths of folders.
 func isWithin(storage vfs.FS, dir, within string) bool {
 	for {
 		if dir == within {
@@ -399,8 +399,9 @@ func (b *backupRun) removeUnneeded() error {
 	return nil
 }
 
-// writeCopy copies the content of a file, durably, and returns its SHA-256. The entry
-// in the folder is not durable yet.
+// writeCopy copies a file to a new file, makes the bytes durable and returns their
+// SHA-256. The name of the new file is not durable yet: the caller must sync its
+// folder.
 func writeCopy(ctx context.Context, storage vfs.FS, from, to string) (sum string, err error) {
 	out, err := storage.Create(to, vfs.WriteCategoryUnspecified)
 	if err != nil {

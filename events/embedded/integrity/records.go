@@ -28,9 +28,10 @@ func (k *check) sum(to *uint64, stream events.Stream, revision events.Revision, 
 	*to += h.Sum64()
 }
 
-// checkRecords reads all records in order and completes the Report. It reports
-// missing records at the end if the seal has a larger number. After an unreadable
-// record it continues with the next one.
+// checkRecords reads all records in order and completes the Report. The seal holds
+// the sequence of the last record at the last closing. If it is greater than that of
+// the last record now, checkRecords reports the records between them as missing.
+// After an unreadable record it continues with the next one.
 func (k *check) checkRecords(ctx context.Context) error {
 	k.lengths, k.holes = map[events.Stream]events.Revision{}, map[uint64]bool{}
 	end, err := k.end()
