@@ -27,7 +27,7 @@
 //     that cannot be parsed, and for programs that run other programs. A list of
 //     denied commands is not a sandbox: a program can run another program without
 //     naming it.
-//   - The answer always to bash allows the same commands again, or the prefix of
+//   - The answer "always" to bash allows the same commands again, or the prefix of
 //     a command that runs no other program.
 //   - A command gets the environment variables in [InheritedVariables] and in its
 //     Config, and no others.

@@ -6,7 +6,7 @@
 // If the rules leave the request open, the Gate passes it as a [Request] to an
 // [Approver]: [Headless], which rejects it, a person at a [Terminal], or a [Queue]
 // whose requests another part of the program answers. [Gate.Check] evaluates rules
-// and approvals only. A person answers with a [Choice]. The answer always is stored
+// and approvals only. A person answers with a [Choice]. The answer "always" is stored
 // as an [Approval], which allows the same request again, and which can expire and be
 // revoked.
 //
@@ -43,7 +43,7 @@
 //     from before that prompt, or for a question that was withdrawn, answers
 //     nothing.
 //   - A question shows the operation that it approves: the text of Ask.Preview with
-//     its size, and the patterns that the answer always allows. The text is recorded.
+//     its size, and the patterns that the answer "always" allows. The text is recorded.
 //   - An ask whose asker is interrupted leaves no pending request. The request
 //     stays on record without a decision, and the end of its call closes it.
 //   - An unknown agent is denied every action.

@@ -263,7 +263,8 @@ func (d Decision) toolError(action string) error {
 	return &domain.Denied{Action: action, Resource: d.Resource, Reason: "no one to ask"}
 }
 
-// saveApprovals stores the approval of an always answer and ends the pending requests that it allows.
+// saveApprovals stores the approval that the answer "always" gives, and ends the pending
+// requests that the approval allows.
 func (g *Gate) saveApprovals(ctx context.Context, r Request) error {
 	for _, pattern := range r.Save {
 		now := g.config.Now()

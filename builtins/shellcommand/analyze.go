@@ -17,7 +17,7 @@ import (
 type Analysis struct {
 	Resources    []string            // commands and files to ask about; at least one
 	Spellings    map[string][]string // further texts of a resource, for rules that ask or deny
-	SavePatterns []string            // patterns that the answer always allows
+	SavePatterns []string            // patterns that the answer "always" allows
 	Paths        []string            // absolute paths among the literal words
 }
 

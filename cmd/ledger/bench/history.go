@@ -208,7 +208,8 @@ func (g *Ground) plain(ctx context.Context, name string, n int) (string, error) 
 	return g.copyOf(ctx, name, func(ctx context.Context, s *embedded.Store) error { return makePlain(ctx, s, n) })
 }
 
-// makePlain appends n events of 100 bytes, in batches of 4096, each to a new stream.
+// makePlain appends n events of 100 bytes in batches of up to 4096. Each batch is a new
+// stream.
 func makePlain(ctx context.Context, s *embedded.Store, n int) error {
 	mint := newMint()
 	data := jsonOf(rand.New(rand.NewPCG(3, 4)), 140)[:100] // cut off inside the JSON; no reader decodes it
