@@ -52,7 +52,7 @@ type recordReader interface {
 }
 
 // errLoopLeft is the result of a loop whose body stopped it. It is not yielded.
-var errLoopLeft = errors.New("the caller left the loop")
+var errLoopLeft = errors.New("the caller left the iterator")
 
 // forEach calls give for each record of a reader. It returns nil at the end, the cause
 // of the context, errLoopLeft if give returns false, or the error of the reader after

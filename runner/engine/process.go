@@ -32,8 +32,8 @@ type ProcessConfig struct {
 	// fails with the outcome retention_failed.
 	Outputs registry.Outputs
 	// SweepOutputs removes the stored outputs that no settlement references. Its argument
-	// recorded reports whether the log contains a settlement. Recovery calls SweepOutputs
-	// when no other process may be alive. Nil: recovery removes no output.
+	// recorded reports whether the log contains a settlement. The recovery of Start calls
+	// SweepOutputs when no other process may be alive. Nil: recovery removes no output.
 	SweepOutputs func(ctx context.Context, recorded func(context.Context, domain.EventID) (bool, error)) error
 	// InStore reports that Outputs is the subfolder in the folder of the store. The start
 	// of the process records it, so that a backup or a check of the folder reports lost
@@ -127,7 +127,7 @@ func Start(ctx context.Context, config ProcessConfig) (*Process, error) {
 		p.lease = runner.KeepLease(ctx, l, p.writer, p.id, config.Lease)
 	}
 	if !p.sharesStore() || config.Recover {
-		if p.recovered, err = p.recover(ctx); err != nil {
+		if p.recovered, err = p.recover(ctx, p.sweep); err != nil {
 			return nil, errors.Join(err, p.Close(ctx))
 		}
 	}
@@ -189,13 +189,16 @@ func (p *Process) waitForTools(ctx context.Context) error {
 
 // Recover settles the open calls, dismisses the open permission requests and closes the
 // layers of processes that died since Start. It does not touch the sessions of this
-// process. A process that takes over a shared folder calls it.
-func (p *Process) Recover(ctx context.Context) (RecoveryResult, error) { return p.recover(ctx) }
+// process. It sweeps no outputs, because a running call of this process may have stored
+// one and not recorded its settlement yet; the recovery of a later Start sweeps them. A
+// process that takes over a shared folder calls Recover.
+func (p *Process) Recover(ctx context.Context) (RecoveryResult, error) { return p.recover(ctx, nil) }
 
-// recover implements Recover. It folds the catalog, the calls and the processes,
-// classifies the processes by their leases, settles the work of the dead ones, and
-// sweeps outputs if no other process may be alive.
-func (p *Process) recover(ctx context.Context) (done RecoveryResult, err error) {
+// recover folds the catalog, the calls and the processes, classifies the processes by
+// their leases, settles the work of the dead ones, and calls sweep if it is not nil and
+// no other process may be alive. The caller passes sweep only if this process has stored
+// no outputs yet.
+func (p *Process) recover(ctx context.Context, sweep func(context.Context) error) (done RecoveryResult, err error) {
 	l, checkpoints := p.config.Ledger, p.config.Checkpoints
 	var w runner.Orphans
 	if w.Catalog, err = projections.Current(ctx, catalog.Projection(), l, checkpoints); err != nil {
@@ -226,16 +229,19 @@ func (p *Process) recover(ctx context.Context) (done RecoveryResult, err error) 
 		return done, err
 	}
 	done.Living, done.Unknown = judged.Living, judged.Unknown
-	if p.config.SweepOutputs == nil || len(judged.Living) > 0 || len(done.Left) > 0 {
+	if sweep == nil || len(judged.Living) > 0 || len(done.Left) > 0 {
 		return done, nil // an output may be that of a call that another process runs, or be named by an event of an unknown kind
 	}
-	return done, p.sweep(ctx)
+	return done, sweep(ctx)
 }
 
 // sweep removes the outputs that no settlement references. It reads the log and not a
 // checkpoint, because a wrong checkpoint would delete an output. An event of an unknown
 // kind counts as a settlement.
 func (p *Process) sweep(ctx context.Context) error {
+	if p.config.SweepOutputs == nil {
+		return nil
+	}
 	recorded := sync.OnceValues(func() (map[domain.EventID]bool, error) { return p.settlements(ctx) })
 	err := p.config.SweepOutputs(ctx, func(_ context.Context, id domain.EventID) (bool, error) {
 		ids, err := recorded()
