@@ -8,13 +8,13 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/bench"
 )
 
-// A badgerDB stores each event under a key of its writer and its number, in a
-// transaction of its own. With SyncWrites a transaction returns when it is on the
-// disk. Badger itself writes concurrent transactions together.
+// A badgerDB stores each event in a transaction of its own. The key consists of the
+// number of the writer and the number of the event. With SyncWrites a transaction
+// returns when it is on the disk. Badger itself writes concurrent transactions together.
 type badgerDB struct{ db *badger.DB }
 
-// openBadger opens a new Badger in the folder of the contestant. Badger has its
-// default options except for SyncWrites and a disabled log.
+// openBadger opens a new Badger in the folder g.Dir. Badger has its default options
+// except for SyncWrites and a disabled log.
 func openBadger(_ context.Context, g *bench.Ground, _ int) (bench.Appender, error) {
 	db, err := badger.Open(badger.DefaultOptions(g.Dir).WithSyncWrites(true).WithLogger(nil))
 	if err != nil {

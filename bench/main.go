@@ -18,7 +18,8 @@ func main() {
 	os.Exit(code)
 }
 
-// table returns all rows: the ones of package cmd/ledger/bench and the ones of peers.
+// table returns the trials and rows of package cmd/ledger/bench together with those of
+// the function peers.
 func table() bench.Suite { return bench.Own().With(peers()) }
 
 // peers returns the trials and rows that compare the embedded store with other databases.

@@ -119,11 +119,11 @@ func scanNATS(ctx context.Context, g *bench.Ground) (bench.Rig, error) {
 // errEnough ends the loop of fill over the history. Callers of fill do not see it.
 var errEnough = errors.New("there are enough events")
 
-// fill publishes the first events of a history and returns how many. It stops after
-// the batch that reaches the scaled number scanned, or at the end of the history. The
-// ID, stream, revision, kind, version and time of an event become headers, and its
-// data the payload. fill returns after the server has acknowledged every message, or
-// with the cause of ctx.
+// fill publishes the first events of a history and returns the number n of published
+// events. It stops after the batch that reaches the limit scanned, multiplied by the
+// scale of the run, or at the end of the history. The message of an event has the ID,
+// stream, revision, kind, version and time as headers, and the data as payload. fill
+// returns after the server has acknowledged every message, or with the cause of ctx.
 func (b *broker) fill(ctx context.Context, g *bench.Ground) (n int, err error) {
 	most := g.Count(scanned)
 	err = eachEntry(ctx, g, min(1000, most), func(entries []events.Entry) error {
@@ -152,9 +152,9 @@ func (b *broker) fill(ctx context.Context, g *bench.Ground) (n int, err error) {
 	}
 }
 
-// consume reads n events in order with a new consumer, which prefetches 8192
-// messages. It returns an error for a message without the header Kind. The context
-// bounds the creation of the consumer and not the reading.
+// consume reads n events in order with a new consumer, which prefetches 8192 messages.
+// It returns an error for a message without the header Kind. ctx bounds only the
+// creation of the consumer, not the reading.
 func (b *broker) consume(ctx context.Context, n int) error {
 	consumer, err := b.events.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{HeadersOnly: true})
 	if err != nil {

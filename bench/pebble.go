@@ -23,8 +23,8 @@ type pebbleDB struct {
 	position              uint64     // of the last event; used by commit only
 }
 
-// options returns the options of the measured database. The memtable size and the
-// block size are the ones of the embedded store. The logger discards all messages.
+// options returns the options of the measured Pebble. The memtable size and the block
+// size equal those of the embedded store. The logger discards all messages.
 func options() *pebble.Options {
 	o := &pebble.Options{
 		FormatMajorVersion: pebble.FormatNewest, MemTableSize: 16 << 20, MemTableStopWritesThreshold: 4, Logger: silent{},
@@ -47,10 +47,10 @@ func openDB(dir string, o *pebble.Options) (*pebble.DB, error) {
 	return pebble.Open(dir, o)
 }
 
-// openPebble opens a new Pebble for concurrent writers. Before it returns it commits
-// 64 MiB of events, scaled, under another writer number. The embedded store is
-// measured after the same warm-up: both then recycle log files and do not create
-// them.
+// openPebble opens a new Pebble for concurrent writers. Before it returns it commits 64
+// MiB of events, multiplied by the scale of the run, under another writer number.
+// bench.OpenLedger warms up the embedded store in the same way: after that both
+// databases recycle log files instead of creating new ones.
 func openPebble(_ context.Context, g *bench.Ground, writers int) (bench.Appender, error) {
 	db, err := openDB(g.Dir, options())
 	if err != nil {

@@ -66,9 +66,9 @@ func newSQLite(ctx context.Context, dir string) (s *sqlite, err error) {
 	return s, nil
 }
 
-// add inserts an event in the open transaction. It returns an error if the stream of
-// the writer does not have the length N-1. The caller has begun a transaction and
-// rolls it back after an error.
+// add inserts an event in the open transaction. It returns an error unless the stream of
+// the writer has exactly p.N-1 events. The caller has begun a transaction and rolls it
+// back after an error.
 func (s *sqlite) add(p bench.PendingEvent) error {
 	stream := fmt.Sprintf("session-%026d", p.Writer)
 	var length int
@@ -194,9 +194,10 @@ func (s *sqlite) headers(ctx context.Context) (n int, err error) {
 	return n, errors.Join(rows.Err(), rows.Close())
 }
 
-// eachEntry calls do with the entries of a history in order, run entries at a time;
-// the last call may have fewer. The slice is reused after do returns. An error of do
-// ends the loop and is returned, joined with the error of closing the store.
+// eachEntry calls the function do with the entries of a history in order, run entries at
+// a time; the last call may have fewer. eachEntry reuses the slice after do returns. An
+// error of do ends the loop; eachEntry returns it, joined with the error of closing the
+// store.
 func eachEntry(ctx context.Context, g *bench.Ground, run int, do func([]events.Entry) error) error {
 	dir, err := g.History(ctx)
 	if err != nil {

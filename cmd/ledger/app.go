@@ -89,8 +89,9 @@ func (a *app) settings() error {
 	return nil
 }
 
-// duration parses the environment variable name into *to, which keeps its value if the
-// variable is empty. A value below least is a usage error.
+// duration parses the environment variable name and stores the result through the
+// pointer to. If the variable is empty, the stored value does not change. A value below
+// least is a usage error.
 func (a *app) duration(name string, least time.Duration, to *time.Duration) error {
 	text := a.Variable(name)
 	if text == "" {
@@ -104,8 +105,8 @@ func (a *app) duration(name string, least time.Duration, to *time.Duration) erro
 	return nil
 }
 
-// formatIn returns the value of the last --output flag in args that names a format, or
-// the format otherwise if there is no such flag. It reads command lines that cobra
+// formatIn returns the format that the last valid --output flag in args names. Without
+// such a flag it returns the format otherwise. It reads command lines that cobra
 // rejected, so that the error is printed in the format that the user asked for.
 func formatIn(args []string, otherwise render.Format) render.Format {
 	found := otherwise

@@ -14,12 +14,13 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/views"
 )
 
-// approvalCommand returns the command approval: ls and revoke.
+// approvalCommand returns the command group `ledger approval`, whose subcommands are ls
+// and revoke.
 func (a *app) approvalCommand() *cobra.Command {
 	return a.group("approval", "Approvals: permissions that a person granted with \"always\"", a.approvalList(), a.approvalRevoke())
 }
 
-// approvalList returns the command approval ls.
+// approvalList returns the command `ledger approval ls`.
 func (a *app) approvalList() *cobra.Command {
 	var filter views.ApprovalFilter
 	cmd := &cobra.Command{
@@ -39,7 +40,7 @@ where it was saved. A rule that denies overrides every approval.`,
 	return cmd
 }
 
-// approvalRevoke returns the command approval revoke.
+// approvalRevoke returns the command `ledger approval revoke`.
 func (a *app) approvalRevoke() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
@@ -58,8 +59,9 @@ session that runs in another process keeps the approvals with which it began.`,
 	return cmd
 }
 
-// revokeApprovals appends the revocation of the named approvals, with the OS user and a
-// reason, and prints them. It appends nothing if an ID is unknown or ambiguous.
+// revokeApprovals appends an event that revokes the approvals with the given IDs, with
+// the OS user and a reason, and prints the revoked approvals. It appends nothing if an
+// ID is unknown or ambiguous.
 func (a *app) revokeApprovals(ctx context.Context, ids []string, reason string) error {
 	// Check the arguments before this process puts itself on record in the store.
 	if err := a.Read(ctx, func(s *stores.Store) error {

@@ -9,12 +9,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// callCommand returns the command call: ls and show.
+// callCommand returns the command group `ledger call`, whose subcommands are ls and
+// show.
 func (a *app) callCommand() *cobra.Command {
 	return a.group("call", "Calls: list calls, show one", a.callList(), a.callShow())
 }
 
-// callList returns the command call ls.
+// callList returns the command `ledger call ls`.
 func (a *app) callList() *cobra.Command {
 	var filter views.CallFilter
 	cmd := &cobra.Command{
@@ -39,7 +40,7 @@ func (a *app) callList() *cobra.Command {
 	return cmd
 }
 
-// callShow returns the command call show.
+// callShow returns the command `ledger call show`.
 func (a *app) callShow() *cobra.Command {
 	return &cobra.Command{
 		Use: "show [CALL]", Short: "Show a call: input, offer, permission, result and each of its events",

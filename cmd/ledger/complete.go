@@ -9,9 +9,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// complete returns a completion of the words that words reads from the store, filtered by
-// the typed prefix. A shell cannot show an error: complete ignores the errors of the store
-// and completes no word then.
+// complete returns a cobra completion function for an argument or a flag. The function
+// words reads the possible words from the store; the completion offers those that begin
+// with the typed text. A shell cannot show an error, so after an error of the store it
+// offers no word.
 func (a *app) complete(words func(context.Context, *stores.Store) ([]string, error)) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		var found []string

@@ -11,13 +11,14 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// consumerCommand returns the command consumer: ls, show, retry and forget.
+// consumerCommand returns the command group `ledger consumer`, whose subcommands are ls,
+// show, retry and forget.
 func (a *app) consumerCommand() *cobra.Command {
 	return a.group("consumer", "Consumers: position, lag and dead letters of publishing",
 		a.consumerList(), a.consumerShow(), a.consumerRetry(), a.consumerForget())
 }
 
-// consumerList returns the command consumer ls.
+// consumerList returns the command `ledger consumer ls`.
 func (a *app) consumerList() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Short: "List the consumers with their positions and lag",
@@ -32,7 +33,8 @@ filter of the consumer excludes.`,
 	}
 }
 
-// consumerShow returns the command consumer show, which lists dead letters.
+// consumerShow returns the command `ledger consumer show`, which lists the dead letters
+// of a consumer.
 func (a *app) consumerShow() *cobra.Command {
 	return &cobra.Command{
 		Use: "show NAME", Short: "List the dead letters of a consumer",
@@ -46,7 +48,7 @@ func (a *app) consumerShow() *cobra.Command {
 	}
 }
 
-// consumerRetry returns the command consumer retry.
+// consumerRetry returns the command `ledger consumer retry`.
 func (a *app) consumerRetry() *cobra.Command {
 	return &cobra.Command{
 		Use: "retry NAME [POSITION...]", Short: "Publish dead letters again",
@@ -72,7 +74,7 @@ stream have been published before.`,
 	}
 }
 
-// consumerForget returns the command consumer forget.
+// consumerForget returns the command `ledger consumer forget`.
 func (a *app) consumerForget() *cobra.Command {
 	return &cobra.Command{
 		Use: "forget NAME", Short: "Remove a consumer and its dead letters",

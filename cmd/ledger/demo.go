@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// demoCommand returns the command demo, which package demo implements.
+// demoCommand returns the command `ledger demo`, which package demo implements.
 func (a *app) demoCommand() *cobra.Command {
 	var keep bool
 	cmd := &cobra.Command{

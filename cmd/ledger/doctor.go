@@ -5,7 +5,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// doctorCommand returns the command doctor, which package doctor implements.
+// doctorCommand returns the command `ledger doctor`, which package doctor implements.
 func (a *app) doctorCommand() *cobra.Command {
 	var write bool
 	cmd := &cobra.Command{

@@ -8,12 +8,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// eventCommand returns the command event: ls and tail.
+// eventCommand returns the command group `ledger event`, whose subcommands are ls and
+// tail.
 func (a *app) eventCommand() *cobra.Command {
 	return a.group("event", "Events: list events, follow the log", a.eventList(), a.eventTail())
 }
 
-// eventFilterFlags adds --stream, --kind and --session to cmd, which set the fields of f.
+// eventFilterFlags adds the flags --stream, --kind and --session to cmd. The flags set
+// the fields of f.
 func (a *app) eventFilterFlags(cmd *cobra.Command, f *query.EventFilter) {
 	cmd.Flags().StringVar(&f.Stream, "stream", "", "only events of this stream")
 	cmd.Flags().StringSliceVar(&f.Kinds, "kind", nil, "only events of this kind; may be repeated")
@@ -22,7 +24,7 @@ func (a *app) eventFilterFlags(cmd *cobra.Command, f *query.EventFilter) {
 	must(cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(events.Kinds(), cobra.ShellCompDirectiveNoFileComp)))
 }
 
-// eventList returns the command event ls.
+// eventList returns the command `ledger event ls`.
 func (a *app) eventList() *cobra.Command {
 	var filter query.EventFilter
 	var after string
@@ -44,7 +46,7 @@ func (a *app) eventList() *cobra.Command {
 	return cmd
 }
 
-// eventTail returns the command event tail.
+// eventTail returns the command `ledger event tail`.
 func (a *app) eventTail() *cobra.Command {
 	var filter query.EventFilter
 	var t views.Tail
@@ -70,7 +72,7 @@ open ends, -f waits for the next one; it does not lock the folder meanwhile.`,
 	return cmd
 }
 
-// tailFlags adds -n and -f to cmd, which set the fields of t.
+// tailFlags adds the flags -n and -f to cmd. The flags set the fields of t.
 func tailFlags(cmd *cobra.Command, t *views.Tail) {
 	cmd.Flags().IntVarP(&t.Lines, "lines", "n", 10, "number of last events to show first")
 	cmd.Flags().BoolVarP(&t.Follow, "follow", "f", false, "wait for new events, until interrupted")

@@ -6,12 +6,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// importCommand returns the command import, which has a subcommand for each format.
+// importCommand returns the command group `ledger import`, which has a subcommand for
+// each format.
 func (a *app) importCommand() *cobra.Command {
 	return a.group("import", "Import: read the session files of other agents", a.importClaude())
 }
 
-// importClaude returns the command import claude-code.
+// importClaude returns the command `ledger import claude-code`.
 func (a *app) importClaude() *cobra.Command {
 	return &cobra.Command{
 		Use: "claude-code FILE|FOLDER...", Short: "Read session files of Claude Code as sessions",

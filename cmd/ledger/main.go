@@ -66,8 +66,8 @@ func interruptible(parent context.Context) (context.Context, func()) {
 	}
 }
 
-// endings returns the signals that cancel the context of a command. It leaves out
-// SIGHUP where the parent ignores it, as nohup does.
+// endings returns the signals that cancel the context of a command. It leaves out SIGHUP
+// if the parent process ignores SIGHUP, as nohup does.
 func endings() []os.Signal {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -76,8 +76,8 @@ func endings() []os.Signal {
 	return signals
 }
 
-// interruptionBy returns the interruption that a signal causes: the user's for
-// SIGINT, a shutdown for all others.
+// interruptionBy returns the interruption that a signal causes: an interruption by the
+// user for SIGINT, and a shutdown for any other signal.
 func interruptionBy(s os.Signal) domain.Interruption {
 	if s == os.Interrupt {
 		return domain.ByUser

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// outputCommand returns the command ledger output.
+// outputCommand returns the command `ledger output`.
 func (a *app) outputCommand() *cobra.Command {
 	var p views.OutputPage
 	cmd := &cobra.Command{

@@ -41,7 +41,7 @@ the subject on a NATS server.
 --config runs several consumers: one table [[publish]] in TOML for each, with name,
 to, topic, from, kinds, categories, streams, tools and agents. It follows the log.`
 
-// publishCommand returns the command ledger publish.
+// publishCommand returns the command `ledger publish`.
 func (a *app) publishCommand() *cobra.Command {
 	var f publishing.Flags
 	cmd := &cobra.Command{

@@ -7,12 +7,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// registryCommand returns the group ledger registry.
+// registryCommand returns the command group `ledger registry`, whose subcommand is at.
 func (a *app) registryCommand() *cobra.Command {
 	return a.group("registry", "Registry: the tool behind each name at any past time", a.registryAt())
 }
 
-// registryAt returns the command ledger registry at.
+// registryAt returns the command `ledger registry at`, which shows the registrations in
+// effect at a time.
 func (a *app) registryAt() *cobra.Command {
 	var filter views.RegistryFilter
 	cmd := &cobra.Command{

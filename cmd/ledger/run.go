@@ -87,7 +87,7 @@ func (f *runFlags) add(cmd *cobra.Command) {
 	must(cmd.MarkFlagFilename("rules"))
 }
 
-// runCommand returns the command ledger run.
+// runCommand returns the command `ledger run`.
 func (a *app) runCommand() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
@@ -121,7 +121,7 @@ records what commands print.`,
 	return cmd
 }
 
-// resumeCommand returns the command ledger resume.
+// resumeCommand returns the command `ledger resume`.
 func (a *app) resumeCommand() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
@@ -138,7 +138,7 @@ run again) and then requests the replies that the session lacks.`,
 	return cmd
 }
 
-// recoverCommand returns the command ledger recover.
+// recoverCommand returns the command `ledger recover`.
 func (a *app) recoverCommand() *cobra.Command {
 	var dead []string // the IDs of the processes that the user declares dead
 	cmd := &cobra.Command{
@@ -199,8 +199,8 @@ func loadScript(path string) (*script.Script, error) {
 	return s, nil
 }
 
-// runSession opens a new session in the workspace and runs it. It makes the store if
-// there is none.
+// runSession opens a new session in the workspace and runs the session. It creates the
+// store if there is none.
 func (a *app) runSession(ctx context.Context, f runFlags, prompt string) error {
 	replies, err := f.ready()
 	if err != nil {
@@ -254,7 +254,8 @@ func (a *app) resumeSession(ctx context.Context, f runFlags, id string, elsewher
 	})
 }
 
-// resumable returns the session that id refers to. An imported session is a fault.
+// resumable returns the session that id identifies. For an imported session, which
+// cannot run again, it returns a fault.
 func resumable(ctx context.Context, store *stores.Store, id string) (calls.Session, error) {
 	s, err := stores.Current(ctx, store, calls.Projection())
 	if err != nil {
@@ -272,8 +273,8 @@ func resumable(ctx context.Context, store *stores.Store, id string) (calls.Sessi
 	return session, nil
 }
 
-// nameDead moves the processes of --process from j.Unknown to j.Dead. A named
-// process with a valid lease is a conflict fault.
+// nameDead moves the processes that the flag --process names from j.Unknown to j.Dead. A
+// named process with a valid lease is a conflict fault.
 func nameDead(j *runner.Liveness, named []string) error {
 	for _, name := range named {
 		p, err := query.Process(slices.Concat(j.Dead, j.Living, j.Unknown), name)

@@ -58,7 +58,7 @@ On SIGTERM or an interrupt it refuses new calls, tells subscribers to reconnect,
 completes running appends and ends. A second signal ends it at once; no
 acknowledged append is lost, not even by a kill.`
 
-// serveCommand returns the command ledger serve.
+// serveCommand returns the command `ledger serve`.
 func (a *app) serveCommand() *cobra.Command {
 	var o serve.Options
 	var publishFile string
@@ -117,7 +117,7 @@ func (a *app) recoverServed(ctx context.Context, s *stores.Store) ([]any, error)
 	return []any{"processes", len(r.Processes), "layers", len(r.Layers), "sessions", len(r.Sessions), "left", len(r.Left), "outputs", r.Outputs}, p.Process.Close(ctx)
 }
 
-// serveUserCommand returns the command ledger serve user.
+// serveUserCommand returns the command `ledger serve user`.
 func (a *app) serveUserCommand() *cobra.Command {
 	var role string
 	cmd := &cobra.Command{
@@ -136,8 +136,8 @@ Roles: read reads and follows the log; write also appends to the streams opened 
 	return cmd
 }
 
-// serveUser prints the line of a user for the users file. word is the name of the
-// role.
+// serveUser prints the line that adds the user name to the users file. word is the name
+// of the user's role.
 func (a *app) serveUser(name, word string) error {
 	role, err := auth.ParseRole(word)
 	if err != nil {
@@ -158,8 +158,8 @@ func (a *app) serveUser(name, word string) error {
 	return nil
 }
 
-// password reads the first line of the input. On a terminal it prompts for it and
-// turns the echo off.
+// password reads a password: the first line of the input. On a terminal it prints a
+// prompt and turns the echo off.
 func (a *app) password() (string, error) {
 	if file, ok := a.in.(*os.File); ok && render.IsTerminal(file) {
 		fmt.Fprint(a.Err, "Password: ")

@@ -8,13 +8,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// sessionCommand returns the group ledger session.
+// sessionCommand returns the command group `ledger session`, whose subcommands are ls,
+// show and tail.
 func (a *app) sessionCommand() *cobra.Command {
 	return a.group("session", "Sessions: list sessions, show one, follow one",
 		a.sessionList(), a.sessionShow(), a.sessionTail())
 }
 
-// sessionList returns the command ledger session ls.
+// sessionList returns the command `ledger session ls`.
 func (a *app) sessionList() *cobra.Command {
 	var filter views.SessionFilter
 	cmd := &cobra.Command{
@@ -32,7 +33,7 @@ func (a *app) sessionList() *cobra.Command {
 	return cmd
 }
 
-// sessionShow returns the command ledger session show.
+// sessionShow returns the command `ledger session show`.
 func (a *app) sessionShow() *cobra.Command {
 	var opts views.ShowOptions
 	cmd := &cobra.Command{
@@ -49,7 +50,8 @@ func (a *app) sessionShow() *cobra.Command {
 	return cmd
 }
 
-// sessionTail returns the command session tail, which filters by the session's stream.
+// sessionTail returns the command `ledger session tail`, which prints the last events of
+// the session's stream.
 func (a *app) sessionTail() *cobra.Command {
 	var t views.Tail
 	cmd := &cobra.Command{

@@ -5,7 +5,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// storeCommand returns the group ledger store.
+// storeCommand returns the command group `ledger store`.
 func (a *app) storeCommand() *cobra.Command {
 	cmd := a.group("store", "Maintain a store: size, checks, backups, copies, benchmark",
 		a.storeInfoCommand(),
@@ -24,7 +24,7 @@ func (a *app) storeCommand() *cobra.Command {
 	return cmd
 }
 
-// storeInfoCommand returns the command ledger store info.
+// storeInfoCommand returns the command `ledger store info`.
 func (a *app) storeInfoCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "info", Short: "Show the contents, the size and the growth of a store",
@@ -41,7 +41,7 @@ the folder open.`,
 	}
 }
 
-// storeCheckCommand returns the command ledger store check.
+// storeCheckCommand returns the command `ledger store check`.
 func (a *app) storeCheckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "check", Short: "Read every file of a store and list the damage; exit 3 if there is any",
@@ -63,7 +63,7 @@ ledger verify checks the laws of the events; store check compares the stored byt
 	}
 }
 
-// storeBackupCommand returns the command ledger store backup.
+// storeBackupCommand returns the command `ledger store backup`.
 func (a *app) storeBackupCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "backup DIR", Short: "Back up a store into a folder; a later backup copies only new files",
@@ -84,7 +84,7 @@ serve; any other program uses the Backup method of package embedded.`,
 	}
 }
 
-// storeRestoreCommand returns the command ledger store restore.
+// storeRestoreCommand returns the command `ledger store restore`.
 func (a *app) storeRestoreCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "restore BACKUP", Short: "Restore a backup into a new folder, and check it",
@@ -100,7 +100,7 @@ the file, and no store is left.`,
 	}
 }
 
-// storeCompactCommand returns the command ledger store compact.
+// storeCompactCommand returns the command `ledger store compact`.
 func (a *app) storeCompactCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "compact", Short: "Compact a store to free disk space",

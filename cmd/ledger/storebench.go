@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A benchFlags holds the flags of ledger store bench.
+// A benchFlags holds the values of the flags of `ledger store bench`.
 type benchFlags struct {
 	dir    string        // folder on the disk to measure; empty: the parent of the store
 	time   time.Duration // target duration; it sets the scale
@@ -23,12 +23,12 @@ type benchFlags struct {
 	only   string        // regular expression that selects rows by ID; empty: all
 }
 
-// wholeTime is about how long a run at scale 1 takes, the size for which the goals
-// hold.
+// wholeTime is the approximate duration of a run at scale 1. The goals hold for that
+// scale.
 const wholeTime = 10 * time.Minute
 
-// newStoreBench returns the command ledger store bench. Its hidden subcommand child
-// runs one task in a process of its own, started by bench.Run.
+// newStoreBench returns the command `ledger store bench`. bench.Run starts its hidden
+// subcommand child, which runs one task in a process of its own.
 func (a *app) newStoreBench() *cobra.Command {
 	var f benchFlags
 	cmd := &cobra.Command{
@@ -61,8 +61,8 @@ With --time below 10 minutes all sizes are smaller and the ratios less reliable.
 	return cmd
 }
 
-// storeBench runs the benchmark and prints its table. It also prints a partial
-// table, if the run ended with an error after some trials.
+// storeBench runs the benchmark and prints the table. If the run ends with an error
+// after some trials, it prints the rows of these trials.
 func (a *app) storeBench(ctx context.Context, f benchFlags) error {
 	config, err := a.benchConfig(f)
 	if err != nil {
@@ -105,8 +105,9 @@ func (a *app) benchConfig(f benchFlags) (c measure.Config, err error) {
 	return c, err
 }
 
-// benchDir returns the folder in which to measure: the folder given, or if that is empty
-// the nearest existing ancestor of the folder of the store.
+// benchDir returns the folder in which the benchmark runs. It is the folder given,
+// unless that is empty. Then it is the folder of the store, or if that does not exist,
+// its nearest existing ancestor.
 func (a *app) benchDir(given string) (string, error) {
 	if given != "" {
 		return given, nil

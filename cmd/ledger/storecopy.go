@@ -5,7 +5,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// storeCopyCommand returns the command ledger store copy.
+// storeCopyCommand returns the command `ledger store copy`.
 func (a *app) storeCopyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "copy FROM TO", Short: "Copy a store into another folder or database, and compare the two",

@@ -7,12 +7,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// turnCommand returns the group ledger turn.
+// turnCommand returns the command group `ledger turn`, whose subcommand is show.
 func (a *app) turnCommand() *cobra.Command {
 	return a.group("turn", "Turns: the tools offered to the model", a.turnShow())
 }
 
-// turnShow returns the command ledger turn show.
+// turnShow returns the command `ledger turn show`.
 func (a *app) turnShow() *cobra.Command {
 	var opts views.ShowOptions
 	cmd := &cobra.Command{

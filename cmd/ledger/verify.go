@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// verifyCommand returns the command ledger verify.
+// verifyCommand returns the command `ledger verify`.
 func (a *app) verifyCommand() *cobra.Command {
 	var opts verify.Options
 	cmd := &cobra.Command{

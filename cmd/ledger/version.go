@@ -40,7 +40,7 @@ type versionRow struct {
 	Platform      string `json:"platform"` // GOOS/GOARCH
 }
 
-// versionCommand returns the command ledger version.
+// versionCommand returns the command `ledger version`.
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version of the program and of its JSON",

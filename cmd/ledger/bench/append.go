@@ -79,12 +79,13 @@ func (d *driver) run(ctx context.Context, goOn func() bool) (Sample, error) {
 	return sample, nil
 }
 
-// A syncer is an Appender that measures its syncs. takeSyncing returns the time
-// spent in them since its previous call; it must not run concurrently with Append.
+// A syncer is an Appender that measures its syncs. takeSyncing returns the time spent in
+// syncs since the previous call of takeSyncing. It must not run concurrently with
+// Append.
 type syncer interface{ takeSyncing() time.Duration }
 
-// write appends the events of one writer and returns their latencies, appended to
-// latencies.
+// write appends events as one writer: the first one, and further ones while goOn reports
+// true. It returns latencies extended by the latency of each append.
 func (d *driver) write(ctx context.Context, writer int, latencies []time.Duration, goOn func() bool) ([]time.Duration, error) {
 	for first := true; first || goOn(); first = false {
 		if ctx.Err() != nil {
@@ -101,8 +102,9 @@ func (d *driver) write(ctx context.Context, writer int, latencies []time.Duratio
 	return latencies, nil
 }
 
-// sampled returns the sample of a number of operations with these latencies. elapsed is
-// the duration of the whole run, and used its processor time. sampled sorts latencies.
+// sampled returns the sample of operations with these latencies. elapsed is the duration
+// of the whole run, and used is the processor time of the run. sampled sorts latencies
+// in place.
 func sampled(latencies []time.Duration, elapsed, used time.Duration) Sample {
 	n := float64(len(latencies))
 	return Sample{
@@ -117,9 +119,9 @@ func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsec
 // eventSize is the size of the JSON of each event, in bytes.
 const eventSize = 400
 
-// pool returns the events that writers append. They differ, so that a block of them
-// does not compress to almost no bytes. The random source is seeded: all runs use
-// the same.
+// pool returns the events that writers append. The events differ, so that a block of
+// them does not compress to almost no bytes. The seed of their random source is
+// constant, so all runs append the same events.
 var pool = sync.OnceValue(func() [][]byte {
 	rng := rand.New(rand.NewPCG(1, 2))
 	made := make([][]byte, 4096)
@@ -165,14 +167,14 @@ type ledger struct {
 	streams []events.Stream
 }
 
-// OpenLedger opens the embedded store with its default configuration and warms it
-// up, so that it has the state of a store in use: it has written and can recycle log
-// files.
+// OpenLedger opens the embedded store with its default configuration. It then writes to
+// the store until the store can recycle log files, as a store in use does.
 func OpenLedger(ctx context.Context, g *Ground, writers int) (Appender, error) {
 	return openLedger(ctx, g, writers)
 }
 
-// openLedger is OpenLedger with the concrete type.
+// openLedger opens and warms up the store as OpenLedger does, and returns the concrete
+// type *ledger.
 func openLedger(ctx context.Context, g *Ground, writers int) (*ledger, error) {
 	l, err := reopenLedger(ctx, g.Dir, writers)
 	if err != nil {

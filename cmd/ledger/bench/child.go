@@ -18,8 +18,9 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// tasks are the tasks that Child runs in a process of its own. The task load needs one
-// because the parent kills it; each other task measures the memory of its process.
+// tasks are the tasks that Child runs, by name, each in a process of its own. The task
+// load needs a process that the parent can kill. Each other task measures the memory of
+// its process.
 var tasks = map[string]func(ctx context.Context, g *Ground) (Sample, error){
 	"load":           load,
 	"memory-append":  remembered(Appending(64, OpenLedger), 3),
@@ -61,9 +62,9 @@ func Child(ctx context.Context, args []string, out io.Writer) error {
 	return json.NewEncoder(out).Encode(sample)
 }
 
-// apart returns the Open function of a contestant that runs a task in another
-// process in each round. prepare returns the folder for the task; it is removed
-// after the round.
+// apart returns the Open function of a contestant that runs a task in another process in
+// each round. prepare returns the folder for the task. The contestant removes that
+// folder after the round.
 func apart(task string, prepare func(ctx context.Context, g *Ground) (dir string, err error)) func(context.Context, *Ground) (Rig, error) {
 	return func(ctx context.Context, g *Ground) (Rig, error) {
 		return NewRig(func(ctx context.Context) (sample Sample, err error) {

@@ -55,7 +55,7 @@ func Command(ctx context.Context, t Suite, args []string, out, progress io.Write
 	return 1 // the table lists the reasons
 }
 
-// exit prints err, if any, and returns the exit status.
+// exit returns the exit status for err, and prints err to the writer if it is not nil.
 func exit(to io.Writer, err error) int {
 	if err == nil {
 		return 0
@@ -71,8 +71,8 @@ type options struct {
 	list bool   // list the rows in place of measuring them
 }
 
-// parse parses args, whose first element is the name of the program. It prints an
-// error and the usage to to.
+// parse parses args, whose first element is the name of the program. For invalid
+// arguments it prints the error and the usage to the writer.
 func parse(args []string, to io.Writer) (o options, err error) {
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	flags.SetOutput(to)

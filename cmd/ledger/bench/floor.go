@@ -13,10 +13,10 @@ import (
 // flatSize is the size of a flat file at scale 1, in bytes.
 const flatSize = 32 << 20
 
-// A plainFile is a file of events, the floor to compare a store with. A growing file
-// is a naive log. A flat file is allocated before and overwritten in a circle, and
-// keeps no history: a sync of it has no metadata to write, so it costs the least
-// that a disk allows.
+// A plainFile is a file of events. A store is compared with it. A growing file is a log
+// without an index. A flat file is allocated first and then overwritten in a circle, and
+// keeps no history: a sync of it has no metadata to write, so it costs the least that a
+// disk allows.
 type plainFile struct {
 	file    *os.File
 	at      int64         // offset of the next write
@@ -68,7 +68,8 @@ func (p *plainFile) write(b []byte) error {
 	return err
 }
 
-// takeSyncing returns the time in writes and syncs since the last call.
+// takeSyncing returns the time spent in writes and syncs since the previous call of
+// takeSyncing.
 func (p *plainFile) takeSyncing() time.Duration {
 	defer func() { p.syncing = 0 }()
 	return p.syncing
@@ -107,9 +108,9 @@ type PendingEvent struct {
 	Event     []byte
 }
 
-// A GroupCommitter implements group commit: its committer goroutine commits all events
-// that are waiting as one batch. It serves as a floor, and adds group commit to peers
-// without it.
+// A GroupCommitter implements group commit: its committer goroutine commits all waiting
+// events as one batch. The plain files that the store is compared with use it, and so do
+// databases that have no group commit of their own.
 type GroupCommitter struct {
 	commit  func([]PendingEvent) error
 	wake    chan struct{} // capacity 1: signals the committer that events wait
@@ -152,8 +153,8 @@ func (g *GroupCommitter) Close() error {
 	return nil
 }
 
-// commitAll commits batches until wake is closed. It reuses the slice of the last
-// batch.
+// commitAll commits batches until g.wake is closed. New events are collected in the
+// slice of the previous batch, so it does not allocate.
 func (g *GroupCommitter) commitAll() {
 	var batch []PendingEvent
 	for range g.wake {
@@ -198,7 +199,8 @@ func openGrouped(open func(*Ground) (*plainFile, error)) func(context.Context, *
 	}
 }
 
-// newGrouped returns a GroupCommitter that writes its batches to f. It owns f.
+// newGrouped returns a GroupCommitter that writes its batches to f and closes f at the
+// end.
 func newGrouped(f *plainFile, writers int) *grouped {
 	var events []byte
 	return &grouped{NewGroupCommitter(writers, func(batch []PendingEvent) error {
@@ -221,5 +223,6 @@ func (g *grouped) Close() error {
 	return errors.Join(g.GroupCommitter.Close(), g.file.file.Close())
 }
 
-// takeSyncing returns the time in writes and syncs since the last call.
+// takeSyncing returns the time spent in writes and syncs since the previous call of
+// takeSyncing.
 func (g *grouped) takeSyncing() time.Duration { return g.file.takeSyncing() }

@@ -11,10 +11,9 @@ import (
 )
 
 // following returns the Open function of a contestant with one writer and the given
-// number of followers. The writer appends an event once every follower has received the
-// event before, so every follower is waiting at each append. The measured latency is the
-// time from an append to its delivery, or that of the append itself if there are no
-// followers.
+// number of followers. The writer appends an event after every follower has received the
+// previous event, so all followers are waiting at each append. The latency is the time
+// from an append to its delivery. Without followers it is the time of the append itself.
 func following(followers int) func(context.Context, *Ground) (Rig, error) {
 	return func(ctx context.Context, g *Ground) (Rig, error) {
 		l, err := openLedger(ctx, g, 1)
@@ -28,7 +27,7 @@ func following(followers int) func(context.Context, *Ground) (Rig, error) {
 	}
 }
 
-// followers scales a number of followers. It keeps 0 and 1.
+// followers returns g.Count(n), but n itself for 0 and 1.
 func (g *Ground) followers(n int) int {
 	if n <= 1 {
 		return n
@@ -72,8 +71,8 @@ func (f *followerGroup) open(ctx context.Context) {
 	waiting.Wait()
 }
 
-// listen follows the log from its end and measures each delivery. It calls caughtUp
-// when it has caught up.
+// listen follows the log from its end and measures each delivery. It calls caughtUp when
+// the follower has reached the end of the log.
 func (f *followerGroup) listen(ctx context.Context, e *followerLatencies, caughtUp func()) error {
 	for _, err := range f.ledger.store.Follow(ctx, f.ledger.store.Head(), events.Following{CaughtUp: func(events.Position) { caughtUp() }}) {
 		if err != nil {

@@ -22,8 +22,9 @@ import (
 // Contestants get copies of it.
 type dataSet struct{ dir string }
 
-// copyOf returns the folder of a copy of a data set for this contestant. The first
-// call for a name makes the data set with make.
+// copyOf returns a folder with a copy of the data set name, for the contestant of g. The
+// first call for a name creates the data set: it opens a new store and calls the
+// function make to fill the store.
 func (g *Ground) copyOf(ctx context.Context, name string, make func(ctx context.Context, s *embedded.Store) error) (string, error) {
 	set, ok := g.bench.made[name]
 	if !ok {
@@ -60,8 +61,9 @@ func (g *Ground) History(ctx context.Context) (string, error) {
 // sessionLength is the approximate number of events in a session of a history.
 const sessionLength = 512
 
-// makeHistory appends sessions from four goroutines until they have at least n events
-// together. The history keeps every law of calls, which foldCalls checks.
+// makeHistory appends sessions from four goroutines until the sessions have at least n
+// events in total. The events keep every law that foldCalls checks, such as one
+// settlement for each call.
 func makeHistory(ctx context.Context, s *embedded.Store, n int) error {
 	l := events.NewLedger(s, newMint(), time.Now)
 	offer, process, err := equip(ctx, l)
@@ -150,7 +152,7 @@ func (t *sessionGenerator) keep(ctx context.Context) error {
 	return err
 }
 
-// add drafts an event whose cause is the event before it.
+// add drafts the event e. The cause of e is the event drafted before it.
 func (t *sessionGenerator) add(e events.Event) {
 	cause := domain.EventID{}
 	if len(t.drafts) > 0 {

@@ -24,12 +24,14 @@ func (r *Report) Limits() (sentences []string) {
 	return sentences
 }
 
-// A loading holds the medians of an append trial: events per second of the store and
-// of the floor, the share of time that the floor spent in syncs, and the number of
-// busy processors under the store.
+// A loading holds medians of an append trial: rate, the store's events per second;
+// floor, the events per second of the plain file that the store is compared with;
+// syncing, the share of time that the plain file spent in syncs; and busy, the number of
+// processors that were busy while the store ran.
 type loading struct{ rate, floor, syncing, busy float64 }
 
-// loading returns the medians of a trial, which are 0 if it was not measured.
+// loading returns the medians of the trial with this name, or zeros if the trial was not
+// measured.
 func (r *Report) loading(trial string) loading {
 	return loading{
 		rate:  r.median(trial, "ledger", Rate),
@@ -44,9 +46,11 @@ const (
 	syncingLimit = 0.6 // share of the time of the floor
 )
 
-// verdict returns a sentence that names the bottleneck: the processor if few cores
-// are idle; the disk if the floor spends most of its time in syncs and the store
-// reaches half of its rate; else neither. cure is the advice for a disk.
+// verdict returns a sentence that names the bottleneck. It is the processor if at least
+// the share busyLimit of all cores is busy. Otherwise it is the disk if the plain file
+// spends at least the share syncingLimit of its time in syncs and the store reaches half
+// the rate of the plain file. Otherwise it is neither. cure is advice that verdict
+// appends if the disk is the bottleneck.
 func (l loading) verdict(cores int, cure string) string {
 	share := l.busy / float64(cores)
 	switch {
@@ -61,7 +65,7 @@ func (l loading) verdict(cores int, cure string) string {
 }
 
 // gain returns the part of a sentence that names the bottleneck of a rebuild. factor is
-// the ratio of its rate on all cores to its rate on one core.
+// the rebuild's rate on all cores divided by its rate on one core.
 func gain(factor float64, cores int) string {
 	if factor >= 0.75*float64(cores) {
 		return "the processor limits it, and more cores help"

@@ -26,7 +26,7 @@ func timedOpen(ctx context.Context, dir string) (time.Duration, error) {
 	return took, s.Close()
 }
 
-// took returns a duration as a sample.
+// took returns a sample with the reading Took, d in milliseconds.
 func took(d time.Duration) Sample { return Sample{Took: float64(d) / float64(time.Millisecond)} }
 
 // openingClosed returns the Open function of a contestant that opens a store of n
@@ -51,8 +51,9 @@ func openingClosed(name string, n int) func(context.Context, *Ground) (Rig, erro
 }
 
 // openingKilled returns the Open function of a contestant that opens a store after a
-// kill. Each round starts from n events; a process appends more with 64 writers and
-// is killed.
+// kill. In each round another process opens a copy of a store of n events, appends to it
+// with 64 writers, and is killed. The contestant then measures the opening of that
+// store.
 func openingKilled(name string, n int) func(context.Context, *Ground) (Rig, error) {
 	return func(ctx context.Context, g *Ground) (Rig, error) {
 		run := func(ctx context.Context) (Sample, error) {
@@ -73,9 +74,9 @@ func openingKilled(name string, n int) func(context.Context, *Ground) (Rig, erro
 	}
 }
 
-// tail is the number of events that a process appends before it is killed, at scale
-// 1. It is the same for small and large stores, as recovery reads these events
-// again.
+// tail is the number of events, at scale 1, that a process appends before it is killed.
+// Recovery reads these events again, so the number is the same for small and large
+// stores.
 const tail = 20_000
 
 // killUnderLoad runs the task load on the store in dir in another process, and kills
@@ -101,8 +102,8 @@ func (g *Ground) killUnderLoad(ctx context.Context, dir string) error {
 // loaded is the line by which the task load reports that it has appended enough.
 const loaded = "loaded\n"
 
-// load is the task of a process that its parent kills: it appends with 64 writers
-// without end, and writes loaded after about tail events.
+// load is a task whose process the parent kills. It appends with 64 writers until then,
+// and writes the line loaded after about tail events.
 func load(ctx context.Context, g *Ground) (Sample, error) {
 	l, err := reopenLedger(ctx, g.Dir, 64)
 	if err != nil {

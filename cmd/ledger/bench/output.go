@@ -28,11 +28,12 @@ func textOf(size int64) []byte {
 	return b[:size]
 }
 
-// times returns how many outputs of a size one round writes: 64 MiB together, at
-// least 1 and at most 64 outputs.
+// times returns the number of outputs of the given size that one round writes: as many
+// as fit into 64 MiB, but at least 1 and at most 64.
 func times(size int64) int { return int(max(1, min(64, (64<<20)/size))) }
 
-// flow returns the throughput of size bytes in a duration as a sample.
+// flow returns a sample with the reading Flow, the throughput of size bytes in the time
+// elapsed.
 func flow(size int64, elapsed time.Duration) Sample {
 	return Sample{Flow: float64(size) / 1e6 / elapsed.Seconds()}
 }
@@ -64,8 +65,8 @@ func keep(ctx context.Context, s *outputs.Store, mint *domain.Mint, from io.Read
 	return err
 }
 
-// filing returns the Open function of the floor of outputs: a file for each output,
-// with an fsync of the file and of its folder.
+// filing returns the Open function of the contestant that the output store is compared
+// with. It writes a file for each output, with an fsync of the file and of its folder.
 func filing(size int64) func(context.Context, *Ground) (Rig, error) {
 	return func(_ context.Context, g *Ground) (Rig, error) {
 		text, made := textOf(g.Bytes(size)), 0

@@ -1,7 +1,8 @@
 package bench
 
-// Own returns the table of the rows that need no other module: the store against
-// floors.
+// Own returns the Suite with the trials and rows that need no other module. Most rows
+// compare the embedded store with a floor: the fastest plain implementation of the same
+// task.
 func Own() Suite {
 	t := Suite{}
 	for _, part := range []Suite{appends(), settlings(), weights(), rebuilds(), deliveries(), openings(), outputRows(), memories()} {
@@ -10,7 +11,8 @@ func Own() Suite {
 	return t
 }
 
-// ours returns the score of the contestant named ledger.
+// ours returns the Score for reading r of the contestant with the name ledger, which is
+// the embedded store.
 func ours(r Reading) Score { return Score{"ledger", r} }
 
 // appends compares durable appends with a bare file.
@@ -54,7 +56,7 @@ func settlings() Suite {
 	}
 }
 
-// weights compares the bytes on disk with those of the events.
+// weights compares the bytes on disk with the bytes of the events' JSON.
 func weights() Suite {
 	return Suite{
 		Trials: []Trial{{"weight", []Contestant{{"ledger", weighing}}}},
@@ -79,7 +81,8 @@ func rebuilds() Suite {
 	}
 }
 
-// deliveries compares the latency of a delivery with that of the append.
+// deliveries compares the time from an append to its delivery to followers with the time
+// of the append itself.
 func deliveries() Suite {
 	return Suite{
 		Trials: []Trial{{"follow", []Contestant{{"append", following(0)}, {"one", following(1)}, {"thousand", following(1000)}}}},

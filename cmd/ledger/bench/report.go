@@ -13,8 +13,9 @@ import (
 	"unicode/utf8"
 )
 
-// A pair holds the readings of both sides of a row in one round, and their ratio.
-// The ratio is Ours for a row that is not a comparison.
+// A pair holds the readings of both sides of a row in one round: Ours, that of the
+// contestant in Row.Ours; Theirs, that of the contestant in Row.Theirs; and Ratio, which
+// is Ours/Theirs. For a row without Theirs, Ratio is Ours.
 type pair struct{ Ours, Theirs, Ratio float64 }
 
 // A Result is a row with its measurements.
@@ -24,11 +25,11 @@ type Result struct {
 	Err    error  // the error of a contestant; nil: measured
 }
 
-// Measured returns the median of the ratios, and 0 without rounds.
+// Measured returns the median of the ratios, or 0 if the row has no rounds.
 func (r Result) Measured() float64 { return median(r.column(func(p pair) float64 { return p.Ratio })) }
 
-// medians returns the medians of both sides. Theirs is 0 for a row that is not a
-// comparison.
+// medians returns the median of Ours and the median of Theirs over all rounds. theirs is
+// 0 for a row that compares no contestants.
 func (r Result) medians() (ours, theirs float64) {
 	return median(r.column(func(p pair) float64 { return p.Ours })), median(r.column(func(p pair) float64 { return p.Theirs }))
 }
@@ -51,7 +52,7 @@ func (r Result) Verdict() string {
 	return "✗"
 }
 
-// column returns one value of each round.
+// column returns the value of the function of for each round.
 func (r Result) column(of func(pair) float64) []float64 {
 	values := make([]float64, len(r.Rounds))
 	for i, p := range r.Rounds {
@@ -94,8 +95,8 @@ type Report struct {
 	medians map[Score]float64 // the Contestant of a key is TRIAL/CONTESTANT
 }
 
-// note adds the results of the rows of a trial, and the medians of all of its
-// readings.
+// note adds to r the results of the rows of a trial, and the medians of all readings of
+// the trial.
 func (r *Report) note(trial string, entrants []*entrant, rows []Row) {
 	for _, row := range rows {
 		if row.Trial == trial {

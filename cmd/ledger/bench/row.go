@@ -27,7 +27,7 @@ const (
 	Syncing                    // share of the elapsed time spent in syncs, 0 to 1
 )
 
-// units are the units of the readings, by Reading.
+// units maps each Reading to its unit.
 var units = [...]string{
 	Rate: "/s", Each: "µs", Middle: "µs", Tail: "µs", CPU: "µs", Flow: "MB/s", Took: "ms", Peak: "MiB",
 	Written: "B", Resting: "B", Payload: "B", Busy: "cores", Syncing: "of 1",
@@ -103,8 +103,8 @@ type Suite struct {
 	Rows   []Row
 }
 
-// With returns a suite with the trials and the rows of both suites. A trial that both
-// suites have gets the contestants of both.
+// With returns a suite with the trials and the rows of t and more. If both have a trial
+// of the same name, the result has one trial with the contestants of both.
 func (t Suite) With(more Suite) Suite {
 	sum := Suite{Trials: slices.Clone(t.Trials), Rows: slices.Concat(t.Rows, more.Rows)}
 	for _, trial := range more.Trials {
@@ -118,12 +118,11 @@ func (t Suite) With(more Suite) Suite {
 	return sum
 }
 
-// ErrBadTable means that a table is not valid, or that Config.Only selects no row of
-// it.
+// ErrBadTable means that a Suite is not valid, or that Config.Only selects no row of it.
 var ErrBadTable = errors.New("table is not valid")
 
-// Valid returns nil if every row has a unique ID, descriptions, a goal and existing
-// contestants, and an ErrBadTable that names the first violation otherwise.
+// Valid checks that every row has a unique ID, descriptions, a goal and existing
+// contestants. It returns nil, or an ErrBadTable that names the first violation.
 func (t Suite) Valid() error {
 	seen := map[string]bool{}
 	for _, r := range t.Rows {
@@ -142,8 +141,8 @@ func (t Suite) Valid() error {
 	return nil
 }
 
-// has reports whether a trial exists and has the contestant of s, and s has a
-// reading.
+// has reports whether t has the trial with this name, that trial has the contestant of
+// s, and s selects a reading.
 func (t Suite) has(trial string, s Score) bool {
 	return s.Reading != 0 && slices.ContainsFunc(t.Trials, func(have Trial) bool {
 		return have.Name == trial && slices.ContainsFunc(have.Contestants, func(c Contestant) bool { return c.Name == s.Contestant })

@@ -46,9 +46,9 @@ type bench struct {
 // need is the greatest disk space that the whole table takes at scale 1, in bytes.
 const need = 8 << 30
 
-// Run measures the selected rows of a table, one trial after another, and removes
-// its temporary folder. It returns a report also with an error, with the results so
-// far.
+// Run measures the selected rows of t, one trial after another, and removes its
+// temporary folder. The report is never nil: with an error it has the results up to the
+// error.
 //
 // A contestant that fails does not fail the run: its rows have no verdict.
 func Run(ctx context.Context, t Suite, c Config) (report *Report, err error) {
@@ -113,8 +113,8 @@ func newBench(c Config, scale float64) (*bench, error) {
 	return b, err
 }
 
-// chosen returns the rows whose ID matches, and their trials with only the
-// contestants that the rows compare.
+// chosen returns the rows whose ID matches only, or all rows if only is nil. It also
+// returns the trials of these rows, with only the contestants that the rows compare.
 func (t Suite) chosen(only *regexp.Regexp) (trials []Trial, rows []Row) {
 	for _, r := range t.Rows {
 		if only == nil || only.MatchString(r.ID) {

@@ -72,8 +72,8 @@ func ScanLent(ctx context.Context, s *embedded.Store) iter.Seq2[events.Entry, er
 	return events.Lend(ctx, s, events.Query{})
 }
 
-// rebuild returns a task that rebuilds the projection of calls with GOMAXPROCS set
-// to cores; 0 leaves it unchanged.
+// rebuild returns a task that rebuilds the projection of calls with GOMAXPROCS set to
+// cores. If cores is 0 the task leaves GOMAXPROCS unchanged.
 func rebuild(cores int) func(context.Context, *embedded.Store) (Sample, error) {
 	return func(ctx context.Context, s *embedded.Store) (Sample, error) {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(cores))
@@ -102,13 +102,14 @@ func foldCalls(ctx context.Context, s *embedded.Store) (int, error) {
 	return int(end), nil
 }
 
-// decodedAtMost bounds the number of payloads that decodePayloads decodes. The rate
-// does not depend on it, as the payloads of a history are alike, and encoding/json
-// is slow.
+// decodedAtMost limits the number of payloads that decodePayloads decodes, because
+// encoding/json is slow. The payloads of a history are alike, so the rate does not
+// depend on their number.
 const decodedAtMost = 250_000
 
-// decodePayloads decodes payloads with encoding/json on one core, the floor of a
-// rebuild. The time of reading the records does not count.
+// decodePayloads decodes payloads with encoding/json on one core and returns the rate,
+// with which the rate of a rebuild is compared. It does not count the time of reading
+// the records.
 func decodePayloads(ctx context.Context, s *embedded.Store) (Sample, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	n, spent, batch := 0, time.Duration(0), make([]events.Entry, 0, 1024)

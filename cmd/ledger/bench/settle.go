@@ -89,9 +89,9 @@ func (s *settler) Append(ctx context.Context, session, n int, _ []byte) error {
 // Close does nothing: the caller of newSettler closes the ledger.
 func (s *settler) Close() error { return nil }
 
-// A settlerJournal is a registry.Journal that writes as the runner's does: to the stream of
-// the session, through its only writer, with a cache of the recorded calls of the
-// latest reply.
+// A settlerJournal is a registry.Journal that writes as the journal of the runner does.
+// It appends to the stream of the session through the only writer of that stream, and
+// caches the recorded calls of the latest reply.
 type settlerJournal struct {
 	writer *events.Writer
 	mu     struct {

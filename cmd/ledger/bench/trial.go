@@ -36,7 +36,7 @@ func NewRig(run func(ctx context.Context) (Sample, error), close func() error) R
 	return rig{run, close}
 }
 
-// A rig is the Rig of NewRig.
+// A rig implements Rig with the two functions that were passed to NewRig.
 type rig struct {
 	run   func(ctx context.Context) (Sample, error)
 	close func() error
@@ -45,7 +45,7 @@ type rig struct {
 // Run calls run.
 func (r rig) Run(ctx context.Context) (Sample, error) { return r.run(ctx) }
 
-// Close calls close, if there is one.
+// Close calls the function close, or returns nil if close is nil.
 func (r rig) Close() error {
 	if r.close == nil {
 		return nil
@@ -59,21 +59,24 @@ type Ground struct {
 	bench *bench
 }
 
-// Count scales a number of things, to at least 64 but not above n.
+// Count multiplies n by the scale of the run. The result is at least 64, unless n is
+// smaller, and at most n.
 func (g *Ground) Count(n int) int { return min(n, max(int(float64(n)*g.bench.scale), least)) }
 
-// least is the smallest result of Count for a greater n.
+// least is the smallest result of Count for an n that is greater than least.
 const least = 64
 
-// span scales a duration, to at least 5 ms but not above d.
+// span multiplies d by the scale of the run. The result is at least 5 ms, unless d is
+// shorter, and at most d.
 func (g *Ground) span(d time.Duration) time.Duration {
 	return min(d, max(time.Duration(float64(d)*g.bench.scale), 5*time.Millisecond))
 }
 
-// Bytes scales a number of bytes, to at least 4 KiB but not above n.
+// Bytes multiplies n by the scale of the run. The result is at least 4 KiB, unless n is
+// smaller, and at most n.
 func (g *Ground) Bytes(n int64) int64 { return min(n, max(int64(float64(n)*g.bench.scale), 4<<10)) }
 
-// An entrant is a contestant in a running trial.
+// An entrant is the state of one contestant in a running trial.
 type entrant struct {
 	Contestant
 	rig     Rig      // nil if Open failed
@@ -85,8 +88,8 @@ type entrant struct {
 // removes their folders. It starts no further round after the time share has passed. The
 // order of the contestants rotates by one each round.
 //
-// compete stores an error of a contestant in its entrant. It returns only an error of the
-// removal, or the cause of ctx.
+// compete stores the error of a contestant in its entrant. compete itself returns an
+// error only if it cannot remove the folders, or the cause of ctx if ctx ended.
 func (b *bench) compete(ctx context.Context, t Trial, share time.Duration) (entrants []*entrant, err error) {
 	begun := time.Now()
 	dir := filepath.Join(b.dir, t.Name)
@@ -119,8 +122,8 @@ func (b *bench) compete(ctx context.Context, t Trial, share time.Duration) (entr
 	return entrants, context.Cause(ctx)
 }
 
-// run runs one round. It collects garbage first, so that no entrant pays for the
-// garbage of the one before.
+// run runs one round of the contestant, unless it failed before. It collects garbage
+// first, so that no contestant pays for the garbage of the previous one.
 func (e *entrant) run(ctx context.Context) {
 	if e.err != nil {
 		return
@@ -132,8 +135,9 @@ func (e *entrant) run(ctx context.Context) {
 	}
 }
 
-// scores returns the pairs of a row, one for each round. It returns the error of
-// either entrant.
+// scores returns one pair for each round of the row r: its two readings and their ratio.
+// If one of the two compared contestants failed, scores returns the error of that
+// contestant. A reading of 0 in Theirs is an error too.
 func scores(entrants []*entrant, r Row) (pairs []pair, err error) {
 	ours, err := found(entrants, r.Ours)
 	if err != nil {
@@ -158,8 +162,8 @@ func scores(entrants []*entrant, r Row) (pairs []pair, err error) {
 	return pairs, nil
 }
 
-// found returns the entrant of a score, its error if it failed, and nil for the zero
-// score.
+// found returns the entrant whose name is s.Contestant, or nil if there is none, as for
+// the zero Score. If that entrant failed, found returns its error.
 func found(entrants []*entrant, s Score) (*entrant, error) {
 	at := slices.IndexFunc(entrants, func(e *entrant) bool { return e.Name == s.Contestant })
 	if at < 0 {

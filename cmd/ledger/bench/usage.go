@@ -32,8 +32,8 @@ func folderBytes(dir string) (bytes int64, err error) {
 	return bytes, err
 }
 
-// linkFolder copies the folder of a closed store. It links table and blob files,
-// which Pebble never modifies, and copies all others.
+// linkFolder copies the folder of a closed store from one path to another. It links
+// table and blob files, which Pebble never modifies, and copies all other files.
 func linkFolder(from, to string) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

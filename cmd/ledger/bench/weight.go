@@ -18,8 +18,9 @@ func counted(n int64) func() bool {
 	return func() bool { return left.Add(-1) >= 0 }
 }
 
-// weighing opens a contestant that fills a new store in each round and measures the
-// bytes that it wrote and the size of its files after compaction.
+// weighing is the Open function of a contestant that fills a new store in each round.
+// The contestant measures the bytes written to the store and the size of the store's
+// files after compaction.
 func weighing(_ context.Context, g *Ground) (Rig, error) {
 	round := 0
 	return NewRig(func(ctx context.Context) (Sample, error) {
@@ -56,8 +57,9 @@ func (g *Ground) weigh(ctx context.Context, dir string) (Sample, error) {
 	return Sample{Written: (after - before) / events, Resting: float64(resting) / events, Payload: eventSize}, err
 }
 
-// rest returns once this process has written no byte for three ticks of 100 ms, so
-// that flushes and compactions are done. It returns an error after 20 seconds.
+// rest waits until this process has written no byte for three ticks of 100 ms: flushes
+// and compactions are then done. It returns an error after 20 seconds, or the cause of
+// ctx if that ends first.
 func rest(ctx context.Context) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
