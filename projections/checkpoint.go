@@ -27,9 +27,9 @@ type Checkpoints interface {
 	LoadCheckpoint(ctx context.Context, name string) ([]byte, error)
 }
 
-// An eventRef identifies an event and its place in the log. A checkpoint names one,
-// so that a view recognizes the checkpoint of another log, which has another event or
-// no event at that place.
+// An eventRef identifies an event and its place in the log. A checkpoint has the
+// eventRef of its last event. A view compares it with the log, and ignores the
+// checkpoint if the log has another event or none at that place.
 type eventRef struct {
 	Position events.Position `json:"position"`
 	Stream   events.Stream   `json:"stream"`
@@ -37,13 +37,14 @@ type eventRef struct {
 	Event    domain.EventID  `json:"event"`
 }
 
-// refOf returns the reference to an event that was read whole.
+// refOf returns the eventRef of an envelope.
 func refOf(e events.Envelope) eventRef { return eventRef{e.Position, e.Stream, e.Revision, e.ID} }
 
-// refOfHeader returns the reference to an event of which only the header was read.
+// refOfHeader returns the eventRef of an event from its header alone.
 func refOfHeader(h events.Header) eventRef { return eventRef{h.Position, h.Stream, h.Revision, h.ID} }
 
-// A checkpoint is the line of JSON before the state, which doc.go documents.
+// A checkpoint is the line of JSON that precedes the encoded state. doc.go documents
+// the format.
 type checkpoint struct {
 	Projection string `json:"projection"`
 	Version    int    `json:"version"`
@@ -54,16 +55,16 @@ type checkpoint struct {
 	Folded uint64 `json:"folded"`
 	// Kinds is the events.KindsSum of the program that folded the events.
 	Kinds uint32 `json:"kinds"`
-	// Sum is the CRC-32C of the encoded state, without the line.
+	// Sum is the CRC-32C of the encoded state. It does not cover this line.
 	Sum uint32 `json:"crc32c"`
 }
 
 // castagnoli is the table of CRC-32C, the checksum of encoded states.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// The checkpoint policy. A checkpoint saves a later process from folding the events
-// before it. Encoding a large state takes long, and no event is applied meanwhile.
-// The policy compares both costs:
+// The checkpoint policy. With a checkpoint, a later process need not fold the events
+// before it. Encoding a large state takes long, and the view applies no event
+// meanwhile. The policy compares the cost of folding again with the cost of saving:
 //
 //   - Folding again is costly if at least minSaveEvents are unsaved and the time since
 //     the last checkpoint is at least saveCostRatio times the time that saving or
@@ -73,15 +74,15 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 //   - A view that is still catching up saves if a minute has passed, or if a sixth of a
 //     minute has passed and folding again is costly.
 //
-// While the cost of saving is unknown, the eighth makes each checkpoint of a growing
-// log an eighth larger than the one before, so that their number grows with the
-// logarithm of the log.
+// While the cost of saving is unknown, the rule of an eighth makes each checkpoint of
+// a growing log an eighth larger than the one before. The number of checkpoints then
+// grows with the logarithm of the log.
 const (
 	// minSaveEvents is the least number of unsaved events that a save for cost or for
 	// size requires. A save for age requires one.
 	minSaveEvents = 1000
 	// saveCostRatio is the least ratio of the time since the last checkpoint to the
-	// time that it took.
+	// time that saving or loading that checkpoint took.
 	saveCostRatio = 20
 	// maxSaveInterval is the longest time between two checkpoints while the view has
 	// unsaved events.
@@ -99,9 +100,9 @@ const (
 	onTheWay
 )
 
-// due reports whether the policy above asks for a checkpoint now. It returns false
-// without a Checkpoints and for a view without unsaved events. The caller holds
-// folding.
+// due reports whether the checkpoint policy requires a save at this saveTrigger. It
+// returns false for a view without a Checkpoints, and for a view that has no unsaved
+// change. The caller holds folding.
 func (v *View[S]) due(at saveTrigger) bool {
 	if v.checkpoints == nil || v.policy.unsaved == 0 && !v.policy.moved {
 		return false
@@ -115,8 +116,9 @@ func (v *View[S]) due(at saveTrigger) bool {
 }
 
 // save saves a checkpoint if the view has folded or skipped events since the last
-// one. It does not ask the policy. The error is an ErrCheckpoint. The caller holds
-// folding. Readers of the state continue while save encodes and stores it.
+// one, even if the policy does not require it. Its errors are an ErrCheckpoint. The
+// caller holds folding. Readers of the state continue while save encodes and stores
+// the state.
 func (v *View[S]) save(ctx context.Context) error {
 	if v.checkpoints == nil || v.policy.unsaved == 0 && !v.policy.moved {
 		return nil
@@ -134,10 +136,10 @@ func (v *View[S]) save(ctx context.Context) error {
 	return nil
 }
 
-// resolvePosition sets lastRef to the event at the view's position if the view
-// skipped that event and it is the last of the log. In all other cases, and if the
-// log cannot be read, lastRef stays at an earlier event; a view that loads the
-// checkpoint then skips the events after it again.
+// resolvePosition sets lastRef to the last event of the log if the view's position is
+// at that event and the view skipped it. Otherwise, or if the log cannot be read,
+// lastRef stays at an earlier event. A view that loads the checkpoint then skips the
+// events after lastRef again.
 func (v *View[S]) resolvePosition(ctx context.Context) {
 	if !v.policy.moved {
 		return
@@ -174,7 +176,7 @@ func (v *View[S]) encode() ([]byte, error) {
 	return whole, nil
 }
 
-// Pack encodes a state for a checkpoint. It calls AppendBinary if the state is an
+// Pack encodes a state for a checkpoint. It uses AppendBinary if the state is an
 // [encoding.BinaryAppender], and otherwise [Encode]. The caller owns the bytes.
 func Pack(answer any) ([]byte, error) {
 	if b, ok := answer.(encoding.BinaryAppender); ok {
@@ -206,10 +208,11 @@ func Encode(answer any) (json.RawMessage, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// loadCheckpoint replaces the state of a new view by its checkpoint. It does so on
-// the first call alone; a call whose context ends leaves the attempt to the next one.
-// It ignores a checkpoint that is absent, unreadable, or of another log, projection
-// or program: the view then folds from the beginning. The caller holds folding.
+// loadCheckpoint replaces the state of a new view by the state of its checkpoint.
+// Only the first call of loadCheckpoint has an effect, unless its context ended: then
+// the next call tries again. loadCheckpoint ignores a checkpoint that is absent,
+// unreadable, or of another log, projection or program; the view then folds the log
+// from the beginning. The caller holds folding.
 func (v *View[S]) loadCheckpoint(ctx context.Context) {
 	if v.loaded || v.checkpoints == nil {
 		return
@@ -233,12 +236,13 @@ func (v *View[S]) loadCheckpoint(ctx context.Context) {
 	v.policy.saved(time.Since(began))
 }
 
-// errMismatch reports an intact checkpoint that does not belong to this projection,
-// program or log. It never reaches a caller of a View.
+// errMismatch: the checkpoint does not belong to this projection, program or log, or
+// its checksum is wrong. A View never returns it to a caller.
 var errMismatch = errors.New("checkpoint does not fit")
 
-// decode returns the state and the line of a checkpoint. An error means that the view
-// must ignore the checkpoint: errMismatch, or an error of the decoder.
+// decode returns the state and the JSON line of a checkpoint. After an error,
+// errMismatch or an error of a JSON or binary decoder, the view must ignore the
+// checkpoint.
 func (v *View[S]) decode(data []byte) (state S, kept checkpoint, err error) {
 	line, answer, _ := bytes.Cut(data, []byte("\n"))
 	if err := json.Unmarshal(line, &kept); err != nil {
@@ -255,8 +259,9 @@ func (v *View[S]) decode(data []byte) (state S, kept checkpoint, err error) {
 	return state, kept, Unpack(answer, &state)
 }
 
-// verify returns nil if the log has the event p at the place that p names. Otherwise
-// it returns errMismatch or the error of the log. It reads one event.
+// verify returns nil if the log has the event of p at the stream, revision and
+// position of p. Otherwise it returns errMismatch or the error of the log. It reads
+// at most one event.
 func (v *View[S]) verify(ctx context.Context, p eventRef) error {
 	if p.Revision == 0 {
 		return errMismatch

@@ -15,8 +15,8 @@ type RebuildProgress struct {
 	// folded. It is zero if the store cannot count without reading the whole log, or
 	// if counting failed.
 	Total uint64
-	// Bytes is the size of the data and metadata of these events, or zero where Total
-	// is.
+	// Bytes is the size of the data and metadata of the Total events, or zero if Total
+	// is zero.
 	Bytes int64
 	// At is the position through which the view has folded or skipped all events.
 	At events.Position
@@ -24,19 +24,21 @@ type RebuildProgress struct {
 	Elapsed time.Duration
 }
 
-// A progressReporter counts the events of a rebuild and calls a function with the
-// progress. The goroutine that folds owns it and makes all calls. A nil
-// progressReporter ignores all calls.
+// A progressReporter counts the events of a rebuild and reports the progress to a
+// function. The goroutine that folds owns it. On a nil progressReporter, all methods
+// do nothing.
 type progressReporter struct {
 	// to receives each report. It is not nil.
 	to    func(RebuildProgress)
 	began time.Time
-	// called is the time of the last report, or of the beginning before the first.
+	// called is the time of the last report. Before the first report it is the time of
+	// the beginning.
 	called   time.Time
 	progress RebuildProgress
 }
 
-// newReport returns a reporter that began now, or nil if to is nil.
+// newReport returns a reporter that passes its reports to the function to, or nil if
+// to is nil. The elapsed time starts now.
 func newReport(to func(RebuildProgress)) *progressReporter {
 	if to == nil {
 		return nil
@@ -48,8 +50,8 @@ func newReport(to func(RebuildProgress)) *progressReporter {
 // reportEvery is the least time between two reports, except for the last.
 const reportEvery = 500 * time.Millisecond
 
-// begin counts the events of a query by their headers. It leaves the total at zero if
-// the query has no end, because the store cannot scan.
+// begin counts the events of a query by their headers. If the query has no end
+// position, the store cannot scan, and begin leaves the total at zero.
 func (r *progressReporter) begin(ctx context.Context, l *events.Ledger, q events.Query) {
 	if r == nil || q.Through.IsZero() {
 		return

@@ -28,9 +28,10 @@ type Projection[S any] struct {
 	Apply func(S, events.Envelope) S
 }
 
-// Fold applies p to the events of seq that p reads and returns the state after the
-// last. It starts with s, which it may reuse and which the caller must not use
-// afterwards. After an error of seq it returns the error and the state before it.
+// Fold applies p to the events of seq that p.Reads selects, and returns the state
+// after the last event. It starts with the state s, which it may reuse and which the
+// caller must not use afterwards. If seq yields an error, Fold returns this error
+// with the state before it.
 func Fold[S any](p Projection[S], s S, seq iter.Seq2[events.Envelope, error]) (S, error) {
 	for v, err := range seq {
 		if err != nil {
@@ -43,7 +44,7 @@ func Fold[S any](p Projection[S], s S, seq iter.Seq2[events.Envelope, error]) (S
 	return s, nil
 }
 
-// reads reports whether p reads an event.
+// reads reports whether p.Reads selects an event.
 func (p *Projection[S]) reads(v events.Envelope) bool {
 	return p.Reads.IsZero() || p.Reads.Matches(events.Header{Kind: v.Event.Kind(), Time: v.Time, Stream: v.Stream})
 }

@@ -41,11 +41,12 @@ type View[S any] struct {
 	mu struct {
 		sync.RWMutex
 		state S
-		// lastRef is the last event that a checkpoint can name: all events through it
-		// were folded or skipped, and the log has it. It is zero before the first.
+		// lastRef is the last event that a checkpoint can name. All events up to and
+		// including lastRef were folded or skipped, and the log has lastRef. It is zero
+		// before the first event.
 		lastRef eventRef
 		// through is the position through which all events were folded or skipped. It
-		// is never before lastRef.
+		// is never before the position of lastRef.
 		through events.Position
 		// folded is the number of events in the state. The goroutine that holds
 		// folding may read it without mu.
@@ -55,13 +56,14 @@ type View[S any] struct {
 	}
 }
 
-// A waiter waits until the view has folded or skipped an event of a stream. View.mu
-// guards it, except for done, which is closed once.
+// A waiter is a pending Await for an event of a stream. View.mu guards it, except for
+// done, which is closed once.
 type waiter struct {
 	stream events.Stream
 	// revision is the place of the event in its stream.
 	revision events.Revision
-	// at is the position of the event, or zero while the log is not known to have it.
+	// at is the position of the event. It is zero until Await has found the event in
+	// the log.
 	at events.Position
 	// done is closed when the view may have passed the event; Await then checks.
 	done chan struct{}
@@ -78,8 +80,8 @@ func NewView[S any](p Projection[S], l *events.Ledger, c Checkpoints) *View[S] {
 }
 
 // Current returns the state of a projection at the end of the log, as [View.Refresh]
-// computes it, and the caller owns the state. It ignores a checkpoint that was not
-// saved. If c is nil, it folds the whole log.
+// computes it. The caller owns the state. Current ignores an ErrCheckpoint, the
+// failure to save a checkpoint. If c is nil, it folds the whole log.
 func Current[S any](ctx context.Context, p Projection[S], l *events.Ledger, c Checkpoints) (answer S, err error) {
 	view := NewView(p, l, c)
 	if err := view.Refresh(ctx); err != nil && !errors.Is(err, ErrCheckpoint) {
@@ -89,16 +91,17 @@ func Current[S any](ctx context.Context, p Projection[S], l *events.Ledger, c Ch
 	return answer, nil
 }
 
-// Run folds all events of the log and follows it until ctx ends or an error occurs.
-// It returns the cause of ctx or the error, and ErrRunning at once if another
-// goroutine folds. It starts at the position of the view; the first time, at the
-// checkpoint.
+// Run folds all events of the log and then follows the log until ctx ends or an error
+// occurs. It returns the cause of ctx or the error. If another goroutine folds this
+// view, Run returns an ErrRunning at once. It starts at the position of the view; for
+// a new view, this is the position of the checkpoint.
 //
-// Run saves a checkpoint when it has caught up and has folded 1,000 events, and an
-// eighth of all, since the last one. It saves earlier, and also before it has caught
-// up, if folding those events again would take twenty times as long as saving. It
-// also saves a minute after the last one and when it returns. A failed save does not
-// end Run: the error that it finally returns is then an ErrCheckpoint too.
+// Run saves a checkpoint when it has caught up with the log and has folded 1,000
+// events, and an eighth of all events, since the last checkpoint. It saves earlier,
+// and also before it has caught up, if folding those events again would take twenty
+// times as long as saving. It also saves a minute after the last checkpoint and when
+// it returns. A failed save does not end Run: the error that it finally returns is
+// then also an ErrCheckpoint.
 func (v *View[S]) Run(ctx context.Context) error {
 	if !v.folding.TryLock() {
 		return v.running()
@@ -120,10 +123,10 @@ func (v *View[S]) Run(ctx context.Context) error {
 	return errors.Join(err, unsaved, v.save(context.WithoutCancel(ctx)))
 }
 
-// Refresh folds to the end that the log has when it is called, and returns. It starts
-// where Run does. It saves checkpoints by the rules of Run, except that it does not
-// save one because it returns. After an error that is an ErrCheckpoint, the view is
-// current.
+// Refresh folds all events up to the end that the log has when Refresh is called. It
+// starts at the same position as Run and saves checkpoints by the same rules, but it
+// does not save one merely because it returns. After an error that is only an
+// ErrCheckpoint, the view is current.
 func (v *View[S]) Refresh(ctx context.Context) error {
 	if !v.folding.TryLock() {
 		return v.running()
@@ -161,9 +164,9 @@ func (v *View[S]) Rebuild(ctx context.Context, progress func(RebuildProgress)) e
 // running returns an ErrRunning that names the projection.
 func (v *View[S]) running() error { return fmt.Errorf("fold %s: %w", v.projection.Name, ErrRunning) }
 
-// reset replaces the state, its place in the log and the number of its events. It
-// wakes all waiters, which then check against the new place. The caller holds
-// folding.
+// reset replaces the state, sets lastRef and through to the event at, and sets the
+// number of folded events. It wakes all waiters, which then check against the new
+// position. The caller holds folding.
 func (v *View[S]) reset(state S, at eventRef, folded uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -174,9 +177,10 @@ func (v *View[S]) reset(state S, at eventRef, folded uint64) {
 	v.policy.saved(0)
 }
 
-// catchUp folds to the end that the log has when it is called, and saves the
-// checkpoints that are due on the way. unsaved is the error of the last of these; it
-// does not end the fold. report may be nil. The caller holds folding.
+// catchUp folds all events up to the end that the log has when catchUp is called, and
+// saves the checkpoints that are due on the way. unsaved is the error of the last of
+// these saves, which does not end the fold. err is an error of the log. report may be
+// nil. The caller holds folding.
 func (v *View[S]) catchUp(ctx context.Context, report *progressReporter) (unsaved, err error) {
 	head, ok, err := v.ledger.Head(ctx)
 	if err != nil {
@@ -215,8 +219,8 @@ func (v *View[S]) catchUp(ctx context.Context, report *progressReporter) (unsave
 // the view catches up. A check reads the clock.
 const checkEvery = 4096
 
-// fold calls apply for each event until the sequence ends or yields an error, which
-// it wraps with the name of the projection.
+// fold passes each event of seq to apply until seq ends or yields an error. It
+// returns the error, wrapped with the name of the projection.
 func (v *View[S]) fold(seq iter.Seq2[events.Envelope, error], apply func(events.Envelope)) error {
 	for e, err := range seq {
 		if err != nil {
@@ -227,9 +231,9 @@ func (v *View[S]) fold(seq iter.Seq2[events.Envelope, error], apply func(events.
 	return nil
 }
 
-// apply folds one event and wakes the waiters for this and earlier events. A waiter
-// for the same stream is recognized by its revision, as it may not know its position
-// yet. The caller holds folding.
+// apply folds one event and wakes the waiters for this event and for earlier ones. It
+// finds waiters of the same stream by revision, because a waiter may not have a
+// position yet, and the others by position. The caller holds folding.
 func (v *View[S]) apply(e events.Envelope) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -244,9 +248,10 @@ func (v *View[S]) apply(e events.Envelope) {
 	}
 }
 
-// advance records that all events through p were folded or skipped. It also wakes the
-// waiters that do not know the position of their event yet, because the view may have
-// skipped that event: they look it up in the log again.
+// advance records that all events through p were folded or skipped. It wakes the
+// waiters for these events. It also wakes the waiters that do not know the position
+// of their event, because the view may have skipped the event; Await then looks it up
+// in the log again.
 func (v *View[S]) advance(p events.Position) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -261,8 +266,9 @@ func (v *View[S]) advance(p events.Position) {
 	}
 }
 
-// advanceTo advances to the position of an event that the log has, so that a
-// checkpoint can name the event.
+// advanceTo advances the view to the position of p, an event of the log, and sets
+// lastRef to p so that a checkpoint can name it. If the view is past p, lastRef does
+// not change.
 func (v *View[S]) advanceTo(p eventRef) {
 	v.advance(p.Position)
 	v.mu.Lock()
@@ -295,11 +301,11 @@ func (v *View[S]) Position() events.Position {
 	return v.mu.through
 }
 
-// Await returns nil once the view has folded the first revision events of a stream,
-// as far as the projection reads them. The events need not be appended yet. Await
-// does not fold: another goroutine must. It returns the cause of ctx if ctx ends
-// first, and the error of the log if the log cannot be read. Revision 0 returns nil
-// at once.
+// Await returns nil when the view has folded or skipped all events of a stream up to
+// and including the given revision. The events need not be appended yet. Await does
+// not fold: another goroutine must run Run, Refresh or Rebuild. It returns the cause
+// of ctx if ctx ends first, and the error of the log if the log cannot be read. For
+// revision 0 it returns nil at once.
 func (v *View[S]) Await(ctx context.Context, stream events.Stream, revision events.Revision) error {
 	for revision > 0 {
 		folded, err := v.await(ctx, stream, revision)
@@ -313,10 +319,10 @@ func (v *View[S]) Await(ctx context.Context, stream events.Stream, revision even
 	return nil
 }
 
-// await returns true if the view has passed the event. Otherwise it waits until the
-// view may have passed it, and returns false; the caller calls it again. It registers
-// the waiter before it reads the log, so that no event falls between the two: the
-// event either is in the log already or wakes the waiter.
+// await returns true if the view has folded or skipped the event. Otherwise it waits
+// until the view may have done so and returns false, and Await checks again. await
+// registers the waiter before it reads the log, so that it misses no event: either
+// the log already has the event, or a later fold of the event wakes the waiter.
 func (v *View[S]) await(ctx context.Context, stream events.Stream, revision events.Revision) (bool, error) {
 	w := v.addWaiter(stream, revision)
 	defer v.removeWaiter(w)
@@ -377,9 +383,9 @@ type checkpointPolicy struct {
 	cost time.Duration
 }
 
-// saved restarts the measurements: a checkpoint was saved or loaded now, and that
-// took cost. A failed save counts too, so that a view does not try again at each
-// event.
+// saved restarts the measurements after a checkpoint was saved or loaded, which took
+// the time cost. The caller calls it after a failed save too, so that the view does
+// not try again at each event.
 func (p *checkpointPolicy) saved(cost time.Duration) {
 	*p = checkpointPolicy{last: time.Now(), cost: cost}
 }

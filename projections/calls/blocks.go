@@ -11,10 +11,9 @@ import (
 const blockSize = 1 << 20
 
 // A blockWriter collects the bytes of its codec and compresses them in blocks. A
-// block ends after a session or a call, never within one, and the length of its
-// compressed bytes precedes it as a varint. Blocks bound the memory that encoding and
-// decoding need beyond the result: the encoding of a whole log never exists
-// uncompressed.
+// varint with the length of the compressed bytes precedes each block. A block ends
+// after a session or a call, never within one. Blocks bound the memory for encoding
+// and decoding, because the encoding of a whole log never exists uncompressed.
 type blockWriter struct {
 	checkpointCodec
 	// to receives the finished blocks.
@@ -23,8 +22,8 @@ type blockWriter struct {
 	room []byte
 }
 
-// border ends the block if it has blockSize bytes. The encoder calls it where a block
-// may end.
+// border ends the block if it has at least blockSize bytes. The encoder calls border
+// after each session and call.
 func (w *blockWriter) border() {
 	if len(w.b) >= blockSize {
 		w.flush()
@@ -57,9 +56,9 @@ func nextBlock(blocks []byte) (block, rest []byte) {
 	return blocks[size : size+int(n)], blocks[size+int(n):]
 }
 
-// border decompresses the next block once the codec has read all bytes of the one
-// before, at the places where the writer may end a block. A damaged block breaks the
-// codec.
+// border decompresses the next block if the codec has read all bytes of the current
+// one. The decoder calls border at the places where the blockWriter may end a block.
+// A damaged block breaks the codec.
 func (p *checkpointCodec) border() {
 	if len(p.b) > 0 || len(p.blocks) == 0 {
 		return
@@ -73,8 +72,9 @@ func (p *checkpointCodec) border() {
 	p.b, p.blocks, p.room = b, rest, b[:cap(b)]
 }
 
-// following returns the decompressed size of the remaining blocks, as their headers
-// state it. It decompresses no block. It stops at a damaged header.
+// following returns the decompressed size of the blocks that are still compressed. It
+// reads the sizes from the headers of the blocks and decompresses none. It stops at a
+// damaged header.
 func (p *checkpointCodec) following() (bytes int) {
 	for rest := p.blocks; len(rest) > 0; {
 		var block []byte

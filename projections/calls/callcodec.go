@@ -6,9 +6,10 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// The flags of an encoded call. Most flags mean that the optional field of their name
-// follows in the encoding; isImported, isIdempotent, hasBegan and agrees are values
-// themselves. The order of the flags is part of the format of checkpoints.
+// The flags of an encoded call. Most flags mean that an optional field follows in the
+// encoding: hasTurn stands for Turn, and so on. The flags isImported, isIdempotent,
+// hasBegan and agrees are the values of boolean fields. The order of the flags is
+// part of the format of checkpoints.
 const (
 	hasTurn = 1 << iota
 	hasAsked
@@ -24,8 +25,8 @@ const (
 	isImported
 	isIdempotent
 	// isOtherTurn, isOtherTool and isOtherOffered: the settlement names another turn,
-	// tool or offered registration than the call. Otherwise the decoder copies the
-	// one of the call.
+	// tool or offered registration than the call does, and its value follows. Without
+	// the flag, the decoder copies the value of the call.
 	isOtherTurn
 	isOtherTool
 	isOtherOffered
@@ -63,23 +64,23 @@ func (c *callRecord) flags() (f uint32) {
 	return f
 }
 
-// stages are the stages by their number in the encoding. The empty stage is that of a
-// call of which the log has only late results.
+// stages has the stages by their number in the encoding. A call has the empty stage
+// while the log has only late results of it.
 var stages = [...]Stage{"", Asked, Begun, Settled}
 
-// packKey encodes or decodes the key of a call, with the session as its number. The
-// key comes first in the encoding, so that [State.is] compares it without decoding
-// the rest.
+// packKey encodes or decodes the key of a call. The number of the session stands for
+// its ID. The key comes first in the encoding, so that [State.is] compares it without
+// decoding the rest.
 func (s *State) packKey(p *checkpointCodec, c *callRecord) {
 	unsigned(p, &c.session)
 	id(p, &c.Message)
 	text(p, &c.ID)
 }
 
-// pack encodes or decodes a call. When p decodes, c is zero; a number without a
-// meaning breaks p. When p encodes, pack does not change c, as other goroutines may
-// read it. The encoding is, in this order, with each optional field only if its flag
-// is set:
+// pack encodes the call c, or decodes a call into c if p.reading is set. To decode,
+// the caller passes a zero c; a number outside its table breaks p. While it encodes,
+// pack does not change c, because other goroutines may read it. An optional field is
+// present only if its flag is set. The encoding has these parts in this order:
 //
 //	key            session number, message ID, call ID
 //	flags          see hasTurn
@@ -173,8 +174,9 @@ func (s *State) pack(p *checkpointCodec, c *callRecord) {
 	}
 }
 
-// packEnd encodes or decodes the settlement of a call. A settlement repeats most of
-// the call; only the differing fields are encoded.
+// packEnd encodes or decodes the settlement of the call c. A settlement repeats most
+// of the call, so packEnd encodes only the fields that differ. has reports whether a
+// flag of the call is set.
 func (s *State) packEnd(p *checkpointCodec, c *callRecord, has func(uint32) bool) {
 	p.time(&c.Settled)
 	id(p, &c.SettledBy)

@@ -18,18 +18,18 @@ import (
 //   - [callStore.compact] copies the calls into new pages once half of the bytes are
 //     garbage.
 //
-// Invariants, between events: the record of a call is in live or its encoding is in
-// packed, and never both are current; a call whose place in live is nil is settled; a
-// packed call without a reply is in orphans; index has one entry for each call. A
-// call keeps its number, and no call is removed.
+// Invariants, between events: A call has a record in live or a current encoding in
+// packed, and never both. A call whose element of live is nil is settled. A packed
+// call without a reply is in orphans. The index has one entry for each call. A call
+// keeps its number, and no call is removed.
 type callStore struct {
 	// live holds the records by call number, with nil for a packed call.
 	live []*callRecord
-	// packed holds the encodings of all other calls.
+	// packed holds the encodings of the packed calls.
 	packed pages
 	// orphans holds the numbers of the packed calls that no reply asks for, so that
-	// [State.Exceptions] need not decode every call. A number may remain while its
-	// call is checked out.
+	// [State.Exceptions] need not decode every call. The number of an orphan that the
+	// fold has checked out may remain until the call is packed again.
 	orphans map[int]struct{}
 	// index finds the number of a call by the hash of its key.
 	index hashIndex
@@ -40,15 +40,16 @@ type callStore struct {
 // seed is the seed of all hashes of keys. It differs in each process.
 var seed = maphash.MakeSeed()
 
-// A callHashKey is the hashed form of a Key, with the session as its number. Hashes
-// never enter a checkpoint.
+// A callHashKey is the part of a Key that [hash] hashes: the number of the session in
+// place of its ID, the message ID, and a hash of the call ID. Hashes never enter a
+// checkpoint.
 type callHashKey struct {
 	session int
 	message [16]byte
 	call    uint64
 }
 
-// hash returns the hash of a key in the session with a number.
+// hash returns the hash of a key. session is the number of the key's session.
 func hash(session int, key Key) uint32 {
 	return uint32(maphash.Comparable(seed, callHashKey{session, key.Message.Bytes(), maphash.String(seed, string(key.Call))}))
 }
@@ -65,10 +66,11 @@ func (h *callStore) newRecord() *callRecord {
 }
 
 // maxFreeRecords bounds the list of free records. After a burst of parallel calls the
-// garbage collector takes the others.
+// garbage collector frees the records above this bound.
 const maxFreeRecords = 1024
 
-// add gives a new call the next number, appends its record, and indexes its hash sum.
+// add gives a new call the next number, appends its record to live, and adds sum, the
+// hash of its key, to the index.
 func (h *callStore) add(c *callRecord, sum uint32) {
 	c.number = len(h.live)
 	h.live = append(h.live, c)
@@ -76,8 +78,8 @@ func (h *callStore) add(c *callRecord, sum uint32) {
 	h.index.add(sum)
 }
 
-// put packs a call: it appends the encoding to the pages and frees the record. The
-// caller must not use c afterwards; packed is copied.
+// put packs the call c: it appends the encoding, packed, to the pages and frees the
+// record. The caller must not use c afterwards. put copies the bytes of packed.
 func (h *callStore) put(c *callRecord, packed []byte) {
 	h.packed.put(c.number, packed)
 	h.mark(c.number, c.Asked.IsZero())
@@ -88,7 +90,8 @@ func (h *callStore) put(c *callRecord, packed []byte) {
 	}
 }
 
-// mark records whether a packed call is an orphan.
+// mark adds the number of a packed call to orphans if the call is an orphan, and
+// otherwise removes the number.
 func (h *callStore) mark(number int, orphan bool) {
 	if !orphan {
 		delete(h.orphans, number)
@@ -100,9 +103,9 @@ func (h *callStore) mark(number int, orphan bool) {
 	h.orphans[number] = struct{}{}
 }
 
-// find returns the number of the call with a key, and whether there is one. sum is
-// the hash of the key. Calls with equal hashes are compared by key, which may
-// decompress a page for each.
+// find returns the number of the call with a key; ok is false if there is no such
+// call. session is the number of the key's session, and sum the hash of the key. find
+// compares the keys of all calls with this hash, and may decompress a page for each.
 func (s *State) find(r *pageReader, session int, key Key, sum uint32) (number int, ok bool) {
 	for number := range s.store.index.all(sum) {
 		if s.is(r, number, session, key) {
@@ -112,8 +115,9 @@ func (s *State) find(r *pageReader, session int, key Key, sum uint32) (number in
 	return 0, false
 }
 
-// is reports whether a call has a key. Of a packed call it decodes only the key, in
-// the order in which [State.packKey] writes it.
+// is reports whether the call with this number has the key. session is the number of
+// the key's session. If the call is packed, is decodes only the key, in the order in
+// which [State.packKey] writes its fields.
 func (s *State) is(r *pageReader, number, session int, key Key) bool {
 	if c := s.store.live[number]; c != nil {
 		return c.Key() == key
@@ -130,7 +134,7 @@ func (s *State) is(r *pageReader, number, session int, key Key) bool {
 }
 
 // reader returns a page reader for one goroutine that reads the State. Several
-// goroutines may read at the same time, each with its own.
+// goroutines may read at the same time, each with a page reader of its own.
 func (s *State) reader() *pageReader { return &pageReader{pages: &s.store.packed} }
 
 // folding returns the page reader of the goroutine that folds. Its cached pages stay
@@ -140,8 +144,9 @@ func (s *State) folding() *pageReader {
 	return &s.again
 }
 
-// read returns the record of a call by number. For a packed call it returns a decoded
-// copy, which the caller owns. The caller must not change another record.
+// read returns the record of the call with this number. If the call is packed, read
+// returns a decoded copy, which the caller owns. Otherwise it returns the record of
+// the State, which the caller must not change.
 func (s *State) read(r *pageReader, number int) *callRecord {
 	if c := s.store.live[number]; c != nil {
 		return c
@@ -164,8 +169,8 @@ func (s *State) records() iter.Seq[*callRecord] {
 	}
 }
 
-// unusual yields the unsettled and the orphaned calls in order of number. It decodes
-// only the packed orphans.
+// unusual yields the unsettled calls and the orphans, which are the calls that no
+// reply asks for, in order of number. It decodes only the packed orphans.
 func (s *State) unusual() iter.Seq[*callRecord] {
 	return func(yield func(*callRecord) bool) {
 		r := s.reader()
@@ -183,9 +188,9 @@ func (s *State) unusual() iter.Seq[*callRecord] {
 	}
 }
 
-// checkOut returns the record of a call by number. The fold may change the record
-// until the end of its event, when packEnded packs it. The bytes of a call that was
-// packed become garbage.
+// checkOut returns the record of the call with this number for the fold, which may
+// change the record until packEnded runs at the end of the event. If the call was
+// packed, checkOut decodes it, and its bytes in the page become garbage.
 func (s *State) checkOut(r *pageReader, number int) *callRecord {
 	c := s.store.live[number]
 	if c == nil {
@@ -197,9 +202,9 @@ func (s *State) checkOut(r *pageReader, number int) *callRecord {
 	return c
 }
 
-// packEnded packs the settled calls among the calls that the fold of this event
-// checked out. It packs a call once, even if the fold checked it out twice. It then
-// compacts the pages if enough of their bytes are garbage.
+// packEnded packs the settled calls among those that the fold checked out for the
+// current event. It packs each call once, even if the fold checked it out twice. Then
+// it compacts the pages if at least half of their bytes are garbage.
 func (s *State) packEnded() {
 	if len(s.taken) == 0 {
 		return

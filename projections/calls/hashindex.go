@@ -13,7 +13,8 @@ import "iter"
 type hashIndex struct {
 	// The number of slots is zero or a power of two.
 	slots []slot
-	// calls is the number of calls in the index, and so the number of the next.
+	// calls is the number of calls in the index. It is also the call number that add
+	// gives to the next hash.
 	calls int
 }
 
@@ -27,8 +28,8 @@ type slot struct {
 // fewestSlots is the size of the smallest index that is not empty.
 const fewestSlots = 64
 
-// add stores a hash under the next call number. Amortized over all calls it takes
-// constant time.
+// add stores sum, the hash of a key, with the next call number. Amortized over all
+// calls it takes constant time.
 func (x *hashIndex) add(sum uint32) {
 	if x.calls++; 4*x.calls > 3*len(x.slots) {
 		x.grow()
@@ -58,8 +59,8 @@ func (x *hashIndex) grow() {
 	}
 }
 
-// all yields the numbers of the calls whose keys have a hash. Different keys can have
-// the same hash: the caller compares.
+// all yields the numbers of the calls whose keys have the hash sum. Different keys
+// can have the same hash, so the caller compares the keys.
 func (x *hashIndex) all(sum uint32) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		if len(x.slots) == 0 {

@@ -6,18 +6,18 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// pageSize is the least number of bytes at which a page is full, before compression;
-// a call larger than that has a page of its own. Reading one call decompresses one
-// page, so a larger page compresses better and reads slower.
+// pageSize is the number of bytes, before compression, above which a page gets no
+// further call. A call larger than pageSize has a page of its own. Reading one call
+// decompresses one page, so larger pages compress better but are slower to read.
 const pageSize = 64 << 10
 
-// A pages holds the encodings of calls by number. Each encoding has its length before
-// it. They are appended to the last page; a full page is compressed and never
+// A pages holds the encodings of calls by call number, each with its length before
+// it. put appends an encoding to the last page. A full page is compressed and never
 // changes. Calls that settle about the same time have the same session and tools, so
-// that a page of them compresses to about a third.
+// a page of such calls compresses to about a third.
 //
-// A call that is packed again gets a new place. Its former bytes stay as garbage
-// until the store is compacted.
+// A call that is packed again gets a new place. The bytes of its former encoding stay
+// as garbage until the store is compacted.
 type pages struct {
 	// places has the place of each packed call by number, and an outdated or zero
 	// place for other calls.
@@ -33,12 +33,14 @@ type pages struct {
 	room []byte
 }
 
-// A pageOffset locates an encoding: the index of its page, where len(full) is the
-// last page, and the offset of its length in the uncompressed page.
+// A pageOffset locates an encoding. page is the index of its page in full; the index
+// len(full) means the page last. from is the offset, in the uncompressed page, of the
+// length before the encoding.
 type pageOffset struct{ page, from uint32 }
 
-// put appends the encoding of a call and makes it current. It copies packed. It
-// starts a page if the last one has no room.
+// put appends packed, the encoding of the call with this number, and makes it the
+// current one. It copies packed. If the last page has no room, put closes it and
+// starts a new one.
 func (h *pages) put(number int, packed []byte) {
 	if len(h.last) > 0 && len(h.last)+len(packed)+binary.MaxVarintLen32 > pageSize {
 		h.closePage()
@@ -78,9 +80,9 @@ type cachedPage struct {
 	bytes  []byte
 }
 
-// packed returns the encoding of a call, which must be packed. The caller decodes the
-// bytes at once and keeps no reference: the reader overwrites them when it caches
-// another page, and packing a call can overwrite them too.
+// packed returns the encoding of a packed call. The caller decodes the bytes at once
+// and keeps no reference, because the reader overwrites them when it caches another
+// page, and packing a call can overwrite them too.
 func (r *pageReader) packed(number int) []byte {
 	at := r.pages.places[number]
 	page := r.page(int(at.page))[at.from:]
@@ -88,9 +90,9 @@ func (r *pageReader) packed(number int) []byte {
 	return page[size : size+int(n)]
 }
 
-// page returns the uncompressed bytes of a page. It decompresses the page unless it
-// is cached or the last. It panics if the page does not decompress: only this process
-// wrote it.
+// page returns the uncompressed bytes of the page with this index. It decompresses
+// the page unless the page is cached or is the last one. It panics if a page cannot
+// be decompressed: this process wrote all pages, so its memory is damaged.
 func (r *pageReader) page(number int) []byte {
 	if number == len(r.pages.full) {
 		return r.pages.last

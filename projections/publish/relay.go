@@ -72,8 +72,8 @@ const indexName = "publish"
 // documentName returns the name under which a consumer is saved and locked.
 func documentName(consumer string) string { return indexName + "/" + consumer }
 
-// Consumers returns all consumers, ordered by name. A damaged consumer has its
-// name and, as its last error, the damage.
+// Consumers returns all consumers, ordered by name. For a damaged consumer, the
+// ConsumerState has only the name and, as the last error, an ErrDamaged.
 func (d *Relay) Consumers(ctx context.Context) ([]ConsumerState, error) {
 	all, err := d.consumerNames(ctx)
 	if err != nil {
@@ -95,8 +95,9 @@ func (d *Relay) Consumers(ctx context.Context) ([]ConsumerState, error) {
 	return consumers, nil
 }
 
-// Consumer returns a consumer: its current state if it runs on this relay, and
-// otherwise the saved one. It returns an ErrNoConsumer or an ErrDamaged.
+// Consumer returns the current state of a consumer that runs on this relay, and
+// otherwise the saved state. The error is an ErrNoConsumer for an unknown name, and
+// an ErrDamaged for a saved state that does not decode.
 func (d *Relay) Consumer(ctx context.Context, name string) (ConsumerState, error) {
 	if r := d.activeRun(name); r != nil {
 		return r.snapshot(), nil
@@ -111,8 +112,9 @@ func (d *Relay) activeRun(name string) *relayRun {
 	return d.mu.running[name]
 }
 
-// load returns the saved state of a consumer, an ErrNoConsumer if it was never saved,
-// or an ErrDamaged.
+// load returns the saved state of a consumer. The error is an ErrNoConsumer if the
+// consumer was never saved, an ErrDamaged if its document does not decode, and an
+// ErrBadName for an invalid name.
 func (d *Relay) load(ctx context.Context, name string) (ConsumerState, error) {
 	if err := ValidName(name); err != nil {
 		return ConsumerState{}, err
@@ -127,8 +129,9 @@ func (d *Relay) load(ctx context.Context, name string) (ConsumerState, error) {
 	return decodeConsumer(name, data)
 }
 
-// save writes the state of a consumer without a sync, so that it survives a kill of
-// the process, and not always a power cut. The caller holds the lock of the consumer.
+// save writes the state of a consumer without a sync. The state survives a kill of
+// the process, but a power cut can lose it. The caller holds the lock of the
+// consumer.
 func (d *Relay) save(ctx context.Context, c ConsumerState) error {
 	c.Format = consumerFormat
 	data, err := projections.Encode(c)
@@ -151,14 +154,16 @@ func (d *Relay) lockConsumer(name string) (io.Closer, error) {
 	return lock, err
 }
 
-// The polling of waitLock: together about ten seconds.
+// The interval and number of the attempts of waitLock, which together take about ten
+// seconds.
 const (
 	lockPollInterval = 5 * time.Millisecond
 	lockPollAttempts = 2000
 )
 
-// waitLock acquires a lock that other processes hold for milliseconds. It polls, as a
-// Locker cannot wait. After lockPollAttempts it returns the ErrLocked.
+// waitLock acquires a lock that other processes hold for milliseconds at a time. It
+// polls, because a Locker cannot wait. After lockPollAttempts attempts it returns the
+// ErrLocked of the last one.
 func (d *Relay) waitLock(ctx context.Context, name string) (io.Closer, error) {
 	for try := 1; ; try++ {
 		lock, err := d.locks.Lock(name)
@@ -239,7 +244,8 @@ func (d *Relay) updateIndex(ctx context.Context, change func([]string) []string)
 	return nil
 }
 
-// withName returns a sorted list with name inserted.
+// withName returns a sorted list with the name inserted, or the same list if it has
+// the name.
 func withName(all []string, name string) []string {
 	at, found := slices.BinarySearch(all, name)
 	if found {
@@ -248,7 +254,7 @@ func withName(all []string, name string) []string {
 	return slices.Insert(all, at, name)
 }
 
-// withoutName returns a sorted list with name removed.
+// withoutName returns a sorted list with the name removed, if the list has it.
 func withoutName(all []string, name string) []string {
 	at, found := slices.BinarySearch(all, name)
 	if !found {

@@ -11,24 +11,26 @@ import (
 	"github.com/settlement-ledger/ledger/projections"
 )
 
-// A retryRequest asks a run in another process to retry dead letters: all of them, or
-// the ones at Positions. It is a document of its own, because only the run may change
-// the document of the consumer. The run applies it and saves it empty.
+// A retryRequest asks the run of a consumer in another process to retry dead letters:
+// all of them if All is set, and otherwise those at Positions. It is a document of
+// its own, because only the run may change the document of the consumer. The run
+// retries the dead letters and then saves an empty request.
 type retryRequest struct {
 	All       bool              `json:"all,omitempty"`
 	Positions []events.Position `json:"positions,omitempty"`
 }
 
-// retryRequestName returns the name under which the request is saved and locked.
+// retryRequestName returns the name of the retry request's document, under which it
+// is saved and locked.
 func retryRequestName(consumer string) string { return documentName(consumer) + "/retry" }
 
-// Retry publishes dead letters again: the ones at these positions, or all if no
-// position is given. It returns the number of dead letters to retry, and does not
-// wait for the target. The request is durable when Retry returns, except that a
-// request to a run of this relay is saved with the consumer, later. Such a run starts
-// the retry at once, a run of another process within its SaveInterval. If the
-// consumer does not run, its next run retries the dead letters first. An unknown name
-// is an ErrNoConsumer.
+// Retry requests that the dead letters at these positions, or all dead letters if
+// there are no positions, be published again. It returns the number of dead letters
+// requested and does not wait for the target. If the consumer runs on this relay, the
+// run retries them at once and saves the request later, with the consumer. If it runs
+// in another process, that run retries them within its SaveInterval. If it does not
+// run, its next run retries them first. Except for a run of this relay, the request
+// is durable when Retry returns. An unknown name is an ErrNoConsumer.
 func (d *Relay) Retry(ctx context.Context, name string, positions ...events.Position) (n int, err error) {
 	if r := d.activeRun(name); r != nil {
 		return r.retry(positions), nil
@@ -49,10 +51,11 @@ func (d *Relay) Retry(ctx context.Context, name string, positions ...events.Posi
 	return n, errors.Join(d.save(ctx, c), d.consumers.Sync(ctx))
 }
 
-// storeRetryRequest adds positions, or all, to the retry request of a consumer that
-// runs elsewhere, and syncs it. If no dead letter matches, it returns 0 and leaves
-// the request as it is. It counts the dead letters of the saved state, which can lag
-// behind the run.
+// storeRetryRequest adds positions to the saved retry request of a consumer that
+// another process or relay runs, and syncs the request. Without positions it requests
+// all dead letters. It returns the number n of matching dead letters in the saved
+// state of the consumer, which can be older than that of the run. If n is 0, the
+// request stays unchanged.
 func (d *Relay) storeRetryRequest(ctx context.Context, name string, positions []events.Position) (n int, err error) {
 	c, err := d.load(ctx, name)
 	if err != nil {
@@ -85,8 +88,8 @@ func (d *Relay) storeRetryRequest(ctx context.Context, name string, positions []
 	return n, nil
 }
 
-// loadRetryRequest returns the saved retry request of a consumer, or an empty one if
-// there is no document.
+// loadRetryRequest returns the saved retry request of a consumer, or an empty request
+// if none was saved. If the document does not decode, the error is an ErrDamaged.
 func (d *Relay) loadRetryRequest(ctx context.Context, name string) (w retryRequest, err error) {
 	data, err := d.consumers.LoadCheckpoint(ctx, retryRequestName(name))
 	if err == nil && len(data) > 0 {
@@ -97,10 +100,10 @@ func (d *Relay) loadRetryRequest(ctx context.Context, name string) (w retryReque
 	return w, err
 }
 
-// takeRetryRequest applies the retry request of other processes, if there is one. It
-// first reads the request without the lock, because in most cases it is empty. It
-// saves the consumer before it empties the request: a kill between the two repeats
-// the request and does not lose it.
+// takeRetryRequest applies the retry request that another process saved, if there is
+// one. It first reads the request without the lock, because in most cases it is
+// empty. It saves the consumer before it empties the request, so a kill between the
+// two repeats the request instead of losing it.
 func (r *relayRun) takeRetryRequest(ctx context.Context) (err error) {
 	w, err := r.relay.loadRetryRequest(ctx, r.job.Name)
 	if err != nil || !w.All && len(w.Positions) == 0 {
@@ -124,8 +127,8 @@ func (r *relayRun) takeRetryRequest(ctx context.Context) (err error) {
 	return r.relay.consumers.SaveCheckpoint(ctx, retryRequestName(r.job.Name), nil)
 }
 
-// retry marks dead letters of the running consumer and wakes retryLoop. It returns
-// how many it marked.
+// retry marks the dead letters at these positions, or all without positions, for a
+// retry, and wakes retryLoop. It returns the number of marked dead letters.
 func (r *relayRun) retry(positions []events.Position) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -135,8 +138,8 @@ func (r *relayRun) retry(positions []events.Position) int {
 	return n
 }
 
-// retry marks the dead letters at these positions, or all if there are no
-// positions, and returns how many it marked.
+// retry sets Retry in the dead letters at these positions, or in all if there are no
+// positions. It returns their number n.
 func (c *ConsumerState) retry(positions []events.Position) (n int) {
 	for i, p := range c.DeadLetters {
 		if len(positions) == 0 || slices.Contains(positions, p.Position) {

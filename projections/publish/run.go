@@ -25,11 +25,11 @@ import (
 //   - saveLoop saves the consumer and takes the retry requests of other processes.
 //   - retryLoop publishes the dead letters that are to be retried.
 //
-// Invariants: the records of a stream are in one queue and leave it in order; the
-// number and bytes of records in flight never exceed the policy, so that a queue
-// always has room; the position of the consumer is the watermark of the window, and
-// so precedes every unfinished record. The first error of any goroutine ends the run
-// by cancelling its context.
+// Invariants: The records of a stream are in one queue and leave it in order. The
+// number and bytes of records in flight never exceed the policy, so a queue always
+// has room. The position of the consumer is the watermark of the window, and so
+// precedes every unfinished record. The first error of any goroutine ends the run by
+// cancelling its context.
 type relayRun struct {
 	relay  *Relay
 	job    Job
@@ -71,16 +71,16 @@ type outgoing struct {
 	entry events.Entry
 	attrs attributes
 	topic string
-	// slot is its place in the window, or nil for a retried dead letter, which has no
-	// place and occupies no slots.
+	// slot is the place of the record in the ack window. It is nil for a retried dead
+	// letter, which is not in the window and occupies no slots.
 	slot *windowSlot
 }
 
 // size returns the bytes of the record that Policy.Bytes counts.
 func (p outgoing) size() int { return len(p.entry.Data) + len(p.entry.Metadata) }
 
-// saveAfterAcks is the number of acknowledgements after which the checkpoint
-// is saved before Policy.SaveInterval has passed.
+// saveAfterAcks is the number of acknowledgements after which saveLoop saves the
+// consumer before Policy.SaveInterval has passed.
 const saveAfterAcks = 1000
 
 // newRun returns a run of a consumer that publishes to a target. It starts no
@@ -104,8 +104,8 @@ func newRun(d *Relay, job Job, to message.Publisher, c ConsumerState) *relayRun 
 	return r
 }
 
-// An openFunc opens the target for a consumer that has reached position at, which is
-// zero for a new consumer. The run closes the target.
+// An openFunc opens the target for a consumer. The argument at is the position of the
+// consumer, which is zero for a new consumer. The run closes the target.
 type openFunc func(ctx context.Context, at events.Position) (Target, error)
 
 // alreadyOpen returns an openFunc for an open target, which the caller closes.
@@ -119,10 +119,11 @@ type borrowedTarget struct{ Target }
 // Close leaves the target open.
 func (borrowedTarget) Close() error { return nil }
 
-// run locks the consumer, loads it, opens the target, creates a missing consumer, and
-// publishes the records that feed accepts, until feed returns and all accepted
-// records are finished. It closes the target before it unlocks the consumer. If the
-// target does not open, run creates no consumer.
+// run locks the consumer, loads it, opens the target, and creates the consumer if it
+// does not exist. It then publishes the records that feed passes to accept, and
+// returns when feed has returned and each accepted record is acknowledged or a dead
+// letter. It closes the target before it unlocks the consumer. If the target does not
+// open, run creates no consumer.
 func (d *Relay) run(ctx context.Context, job Job, open openFunc, feed feedFunc) (err error) {
 	if err := job.valid(); err != nil {
 		return err
@@ -158,8 +159,8 @@ func (d *Relay) run(ctx context.Context, job Job, open openFunc, feed feedFunc) 
 	return d.register(job, to, c).execute(ctx, feed)
 }
 
-// register returns a new run of a consumer and makes it visible to Consumer and
-// Retry.
+// register returns a new run of a consumer and adds it to running, where Consumer and
+// Retry find it.
 func (d *Relay) register(job Job, to Target, c ConsumerState) *relayRun {
 	c.Running = true
 	r := newRun(d, job, to, c)
@@ -176,8 +177,8 @@ func (d *Relay) unregister(name string) {
 	delete(d.mu.running, name)
 }
 
-// A feedFunc passes the records after a position to r.accept, until it has passed all
-// or ctx ends.
+// A feedFunc passes the records after a position to r.accept in log order. It returns
+// when it has passed the last record or ctx ends.
 type feedFunc func(ctx context.Context, r *relayRun, after events.Position) error
 
 // execute runs the goroutines of r and returns when all have ended. It retries the
@@ -232,8 +233,8 @@ func (r *relayRun) snapshot() ConsumerState {
 }
 
 // accept puts a record into the queue of its stream, or skips it if the filter does
-// not select it. It blocks until the record is durable and slots are free. It is
-// called in log order by one goroutine.
+// not select it. It blocks until the record is durable and slots are free. One
+// goroutine calls accept, in log order.
 func (r *relayRun) accept(ctx context.Context, e events.Entry) error {
 	p := outgoing{entry: e, attrs: attributesOf(e)}
 	r.agents.add(e, p.attrs.session)
@@ -259,10 +260,10 @@ func (r *relayRun) accept(ctx context.Context, e events.Entry) error {
 	return nil
 }
 
-// awaitDurable returns when the store has synced the log through a position. Without
-// it, a power cut could remove a published record, and the store could assign its
-// position to another. A store without Durable returns records only when they are
-// durable.
+// awaitDurable returns when the store has synced the log through a position.
+// Otherwise a power cut could remove a published record, and the store could give its
+// position to another record. A store without a method Durable returns only durable
+// records, so awaitDurable does not wait.
 func (r *relayRun) awaitDurable(ctx context.Context, at events.Position) error {
 	store, ok := r.relay.store.(interface {
 		Durable() events.Position
@@ -274,8 +275,9 @@ func (r *relayRun) awaitDurable(ctx context.Context, at events.Position) error {
 	return store.Sync(ctx)
 }
 
-// acquireSlots waits for the slots of a record and acquires them. If ctx ends first
-// it returns its cause; the run then ends, and slots that it holds do not matter.
+// acquireSlots waits for the slots of a record and acquires them. If ctx ends first,
+// acquireSlots returns the cause of ctx. It does not free the slots acquired so far,
+// because the run then ends.
 func (r *relayRun) acquireSlots(ctx context.Context, p outgoing) error {
 	if r.recordSlots.Acquire(ctx, 1) != nil || r.byteSlots.Acquire(ctx, r.weight(p)) != nil {
 		return context.Cause(ctx)
@@ -287,8 +289,9 @@ func (r *relayRun) acquireSlots(ctx context.Context, p outgoing) error {
 // Policy.Bytes if it is larger.
 func (r *relayRun) weight(p outgoing) int64 { return int64(min(p.size(), r.policy.Bytes)) }
 
-// skip moves the consumer forward to the position at. It notes in the window that the
-// log has no record to publish between the accepted records and this position.
+// skip records that the log has no record to publish between the last accepted record
+// and a position. The consumer moves to that position once all records before it are
+// finished.
 func (r *relayRun) skip(at events.Position) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -299,8 +302,8 @@ func (r *relayRun) skip(at events.Position) {
 	r.advanceLocked()
 }
 
-// ack records that the target acknowledged the records done. It removes them from the
-// window and from the dead letters of the consumer, and moves the position of the
+// ack records that the target acknowledged the records in done. It removes them from
+// the window and from the dead letters of the consumer, and moves the position of the
 // consumer to the watermark of the window.
 func (r *relayRun) ack(done []outgoing) {
 	r.mu.Lock()
@@ -317,8 +320,9 @@ func (r *relayRun) ack(done []outgoing) {
 	r.advanceLocked()
 }
 
-// releaseLocked removes a record from the window and frees its slots. A retried dead
-// letter has neither. The caller holds mu.
+// releaseLocked removes a record from the window and frees its slots. It does nothing
+// for a retried dead letter, which is not in the window and has no slots. The caller
+// holds mu.
 func (r *relayRun) releaseLocked(p outgoing) {
 	if p.slot == nil {
 		return
@@ -328,8 +332,8 @@ func (r *relayRun) releaseLocked(p outgoing) {
 	r.byteSlots.Release(r.weight(p))
 }
 
-// advanceLocked copies the watermark of the window into the consumer, and wakes
-// saveLoop after saveAfterAcks changes. The caller holds mu.
+// advanceLocked sets the position of the consumer to the watermark of the window. It
+// wakes saveLoop if at least saveAfterAcks changes are unsaved. The caller holds mu.
 func (r *relayRun) advanceLocked() {
 	r.mu.consumer.Position = r.mu.window.watermark
 	if r.mu.unsaved >= saveAfterAcks {
@@ -337,8 +341,8 @@ func (r *relayRun) advanceLocked() {
 	}
 }
 
-// recordErrorLocked sets the last error of the consumer, with the time, and returns
-// it. The caller holds mu.
+// recordErrorLocked stores err, with the present time, as the last error of the
+// consumer and returns it as a LastError. The caller holds mu.
 func (r *relayRun) recordErrorLocked(err error) LastError {
 	lastError := LastError{Text: truncated(err.Error()), Time: r.relay.now().UTC().Truncate(time.Microsecond)}
 	r.mu.consumer.LastError = &lastError
@@ -380,9 +384,9 @@ func (r *relayRun) saveLoop(ctx context.Context, stop context.CancelCauseFunc) {
 	}
 }
 
-// save saves the consumer if it has changed since the last save. It holds saveMu
-// throughout, and mu only while it copies the consumer. After an error the changes
-// count as unsaved.
+// save saves the consumer if it has unsaved changes. It holds saveMu throughout, and
+// mu only while it copies the consumer. If saving fails, the consumer counts as
+// changed, so that the next save tries again.
 func (r *relayRun) save(ctx context.Context) error {
 	r.saveMu.Lock()
 	defer r.saveMu.Unlock()

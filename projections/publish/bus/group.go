@@ -10,16 +10,17 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A group delivers a topic to the subscriptions of one name. One of its subscriptions
-// holds the dispatch token and delivers to all of them; when it ends, another takes
-// the token and continues with the same state. The group lives as long as the Bus,
-// also without subscriptions.
+// A group delivers a topic to its subscriptions, which share the group's name. The
+// subscription that holds the dispatch token, the dispatcher, delivers to all of
+// them. When it ends, another subscription takes the token and continues with the
+// same state. The group lives as long as the Bus, even without subscriptions.
 type group struct {
 	bus         *Bus
 	name, topic string
 	// checkpoint is the name under which the offset is saved.
 	checkpoint string
-	// stream is that of the topic, deadLetters the one of the group's dead letters.
+	// stream is the stream of the topic, and deadLetters the stream that lists the
+	// group's dead letters.
 	stream      events.Stream
 	deadLetters events.Stream
 	// dispatchToken holds one value while no subscription dispatches.
@@ -34,22 +35,23 @@ type group struct {
 		subscriptions []*outputChannel
 		// offered are the subscriptions to which the dispatcher offers a message now.
 		offered []*outputChannel
-		// withdrawn wakes leave when offered changes.
+		// withdrawn is signalled when offered becomes empty. The method leave waits for
+		// it.
 		withdrawn *sync.Cond
 		// changed is closed and replaced when subscriptions changes.
 		changed chan struct{}
 	}
 
 	// The following fields belong to the subscription that holds the token. loaded
-	// reports that the offset and dead letters were read.
+	// reports that the offset and the dead letters were read from the store.
 	loaded bool
 	// offset is the revision through which every message is acknowledged or a dead
 	// letter.
 	offset events.Revision
-	// prefetched are the messages after the offset that were read. The first is the
-	// next.
+	// prefetched has the messages after the offset that were read ahead, the next
+	// message first.
 	prefetched []events.Entry
-	// end is the position after which the next message comes if prefetched is empty.
+	// end is a log position. If prefetched is empty, the next message comes after it.
 	end     events.Position
 	letters deadLetterList
 	// current is the message being delivered, or nil between messages.
@@ -62,8 +64,8 @@ type outputChannel struct {
 	out chan *message.Message
 }
 
-// group returns the group of a name and topic. It creates the group on first
-// use.
+// group returns the group with this name for this topic, whose stream is given. It
+// creates the group on first use.
 func (b *Bus) group(name, topic string, stream events.Stream) *group {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -81,10 +83,10 @@ func (b *Bus) group(name, topic string, stream events.Stream) *group {
 	return g
 }
 
-// serve adds a subscription to the group until its context ends, and dispatches while
-// it holds the token. It returns the cause of that context, or the error that ended
-// dispatching. The group sends no message to s after serve returns, so the caller may
-// close the channel.
+// serve adds the subscription s to the group until the context of s ends, and
+// dispatches while s holds the token. It returns the cause of that context, or the
+// error that ended dispatching. The group sends no message to s after serve returns,
+// so the caller may close the channel.
 func (g *group) serve(s *outputChannel) error {
 	g.join(s)
 	defer g.leave(s)
@@ -124,9 +126,10 @@ func (g *group) changedLocked() {
 	g.mu.changed = make(chan struct{})
 }
 
-// beginOffer selects the subscriptions to which the dispatcher offers a message, by
-// calling choose with mu held, and marks them as offered until endOffer. It returns
-// them with a channel that is closed when the subscriptions of the group change.
+// beginOffer selects the subscriptions to which the dispatcher offers a message: it
+// calls choose with all subscriptions of the group while it holds mu. It returns the
+// chosen ones, which count as offered until endOffer. The channel changed is closed
+// when the subscriptions of the group change.
 func (g *group) beginOffer(choose func([]*outputChannel) []*outputChannel) (offered []*outputChannel, changed <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -134,7 +137,7 @@ func (g *group) beginOffer(choose func([]*outputChannel) []*outputChannel) (offe
 	return g.mu.offered, g.mu.changed
 }
 
-// endOffer withdraws the offer and wakes leave.
+// endOffer withdraws the offer and wakes the subscriptions that wait in leave.
 func (g *group) endOffer() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -142,9 +145,9 @@ func (g *group) endOffer() {
 	g.mu.withdrawn.Broadcast()
 }
 
-// dispatch delivers messages in order until ctx ends or an error occurs. If that
-// happens before the outcome of a message is recorded, the message stays current for
-// the next dispatcher.
+// dispatch delivers messages in order until ctx ends or an error occurs. If the
+// outcome of a message is not recorded by then, the message stays current for the
+// next dispatcher.
 func (g *group) dispatch(ctx context.Context) error {
 	for {
 		if g.current == nil {
@@ -164,10 +167,11 @@ func (g *group) dispatch(ctx context.Context) error {
 	}
 }
 
-// finish records the outcome of a message. It adds a message that was not
-// acknowledged to the dead letters. It then moves the offset past a message of the
-// topic. For a released dead letter it appends the acknowledgement to the stream of
-// dead letters instead. The caller may repeat finish after an error.
+// finish records the outcome of the message p after its delivery. If no subscriber
+// acknowledged p, finish adds p to the dead letters. If p is a new message of the
+// topic, finish moves the offset past it. If p is a released dead letter, a dead
+// letter that is delivered again, an acknowledgement goes to the dead letter stream
+// and the offset stays. After an error the caller may call finish again.
 func (g *group) finish(ctx context.Context, p *pending) error {
 	if !p.acknowledged {
 		if err := g.deadLetter(ctx, p); err != nil {
@@ -183,7 +187,8 @@ func (g *group) finish(ctx context.Context, p *pending) error {
 	return nil
 }
 
-// advance moves the offset to a message, the first prefetched one, and saves it.
+// advance moves the offset to r, the revision of the first prefetched message,
+// removes this message from prefetched, and saves the offset.
 func (g *group) advance(ctx context.Context, r events.Revision) error {
 	// Otherwise an earlier call advanced it and failed to save.
 	if g.offset < r {
