@@ -28,13 +28,12 @@ type Codec[T any] interface {
 	Encode(T) (json.RawMessage, error)
 }
 
-// JSON returns the codec of T as encoding/json reads and writes it, with a
-// schema derived from the Go type: fields without omitempty or omitzero are
-// required, and unknown fields are rejected. The jsonschema tag of a field is
-// its description. A json.RawMessage is any JSON value, a json.Number any
-// number, and a []byte base64 or, if nil, null. If T has no schema (a
-// recursive type, a channel, a function), Make returns ErrBadSchema for the
-// codec.
+// JSON returns a codec that uses encoding/json, with a schema derived from the Go type
+// T. Fields without omitempty or omitzero are required, and unknown fields are
+// rejected. The jsonschema tag of a field is its description. A json.RawMessage is any
+// JSON value, and a json.Number is any number. A []byte is a base64 string, or null if
+// it is nil. If T has no schema (a recursive type, a channel, a function), Make returns
+// ErrBadSchema for the codec.
 func JSON[T any]() Codec[T] { return Constrained[T]("{}") }
 
 // Constrained returns the codec of [JSON] with a JSON Merge Patch (RFC 7396)
@@ -48,8 +47,8 @@ func Constrained[T any](patch string) Codec[T] {
 
 // A schemaCodec is the codec of JSON and Constrained.
 type schemaCodec[T any] struct {
-	// schema is the derived schema with the patch. Nil: it could not be
-	// derived, and broken is the reason.
+	// schema is the schema derived from T, after the patch. Nil: the derivation failed,
+	// and broken is its error.
 	schema json.RawMessage
 	broken error
 }
@@ -57,8 +56,8 @@ type schemaCodec[T any] struct {
 // Schema returns the schema that was derived when the codec was made.
 func (c schemaCodec[T]) Schema() json.RawMessage { return c.schema }
 
-// schemaError returns the error with which the schema could not be derived, or
-// nil. Make returns it.
+// schemaError returns the error of deriving the schema, or nil. Make returns this
+// error.
 func (c schemaCodec[T]) schemaError() error { return c.broken }
 
 // Decode returns an error for an unknown field, a value that does not fit T,
@@ -75,8 +74,7 @@ func (c schemaCodec[T]) Decode(data json.RawMessage) (value T, err error) {
 	return value, nil
 }
 
-// Encode returns the document without escapes for <, > and &, since models read
-// the text and not browsers.
+// Encode returns the document without escapes for <, > and &, which only browsers need.
 func (c schemaCodec[T]) Encode(value T) (json.RawMessage, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -261,8 +259,8 @@ func parseJSON(document json.RawMessage) (value any, err error) {
 	return validate.UnmarshalJSON(bytes.NewReader(document))
 }
 
-// hasDigit reports whether a document has a digit outside its strings. A document
-// without such a digit has no number.
+// hasDigit reports whether a document has a digit outside its strings. Without such a
+// digit the document has no number.
 func hasDigit(document json.RawMessage) bool {
 	inString := false
 	for i := 0; i < len(document); i++ {
@@ -278,8 +276,9 @@ func hasDigit(document json.RawMessage) bool {
 	return false
 }
 
-// collect appends the violations in a tree of errors. It skips inner nodes
-// that only group their causes. The tree is unordered, so the caller sorts.
+// collect appends the violations in the tree of errors e to m, in no particular order;
+// the caller sorts them. It skips inner nodes of the tree, which only group their
+// causes.
 func (m *ValidationError) collect(e validate.ValidationError) {
 	for _, cause := range e.Causes {
 		m.collect(*cause)

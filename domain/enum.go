@@ -19,8 +19,8 @@ func (n enumNames[T]) name(v T) string {
 	return n[v]
 }
 
-// marshal returns the name of v, or an ErrBadWord for a value outside the set,
-// which unmarshal could not read back.
+// marshal returns the name of v. For a value outside the set it returns an ErrBadWord,
+// because unmarshal could not read the name back.
 func (n enumNames[T]) marshal(v T) ([]byte, error) {
 	if int(v) >= len(n) {
 		return nil, fmt.Errorf("write %s: %w: %s", n.name(v), ErrBadWord, strings.Join(n[1:], ", "))
@@ -28,8 +28,8 @@ func (n enumNames[T]) marshal(v T) ([]byte, error) {
 	return []byte(n[v]), nil
 }
 
-// unmarshal sets v to the value with a name. It returns an ErrBadWord that
-// lists the names and leaves v unchanged if there is no such value.
+// unmarshal sets v to the value whose name is text. If no value has this name, it
+// leaves v unchanged and returns an ErrBadWord that lists the names.
 func (n enumNames[T]) unmarshal(v *T, text []byte) error {
 	for i, word := range n {
 		if word == string(text) {

@@ -85,7 +85,7 @@ type Denied struct {
 	Resource string
 	// Rule is the rule that decided. Zero: no rule decided.
 	Rule Rule
-	// Reason is set if no rule decided.
+	// Reason is the reason for a denial without a rule. It is set if Rule is zero.
 	Reason string
 }
 
@@ -159,9 +159,9 @@ func (i Interruption) Error() string { return "interrupted: " + i.String() }
 // Is reports whether target is ErrInterrupted.
 func (i Interruption) Is(target error) bool { return target == ErrInterrupted }
 
-// InterruptionOf returns the Interruption in the error chain of a context's
-// cause. Without one it returns ByDeadline for a passed deadline and
-// ByShutdown for any other cause.
+// InterruptionOf returns the Interruption in the error chain of cause, the cause of an
+// ended context. If the chain has none, it returns ByDeadline for an exceeded deadline
+// and ByShutdown for any other cause.
 func InterruptionOf(cause error) Interruption {
 	if i, ok := errors.AsType[Interruption](cause); ok {
 		return i

@@ -12,9 +12,9 @@ import (
 	validate "github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Ignoring returns a codec that drops the given top-level keys from an input
-// before the tool checks it. A model may send them out of habit. The schema
-// does not mention them. Other unknown keys stay violations.
+// Ignoring returns a codec that drops the given top-level keys from an input before the
+// tool checks it, for keys that models send out of habit. The schema does not mention
+// these keys. Other unknown keys stay violations.
 func Ignoring[T any](c Codec[T], keys ...string) Codec[T] { return ignoringCodec[T]{c, keys} }
 
 // An ignoringCodec is the codec of Ignoring.
@@ -78,10 +78,10 @@ type numbers struct {
 	changed bool
 }
 
-// convert returns a value with each string replaced by the number in it, where
-// the schema allows a number and no string. It follows properties, items and
-// local references. It leaves a part that only a combination of schemas (anyOf
-// and the like) describes unchanged.
+// convert returns a value in which a string that holds a number becomes that number
+// wherever the schema allows a number and no string. It follows properties, items and
+// local references. It leaves a part unchanged if only a combination of schemas, such
+// as anyOf, describes it.
 func (n *numbers) convert(schema, value any) any {
 	s := n.resolve(schema)
 	if s == nil {
@@ -160,8 +160,8 @@ func allowsType(schema map[string]any, types ...string) bool {
 	return false
 }
 
-// parseNumber returns the JSON number in a string, without surrounding white
-// space, and whether the string is one.
+// parseNumber returns the JSON number in a string, without surrounding white space. It
+// returns false if the string holds no number.
 func parseNumber(text string) (json.Number, bool) {
 	text = strings.TrimSpace(text)
 	if text == "" || text[0] != '-' && (text[0] < '0' || text[0] > '9') || numberSizeError(text) != "" || !json.Valid([]byte(text)) {
@@ -194,9 +194,10 @@ func integerDigits(text string) (string, bool) {
 	return rational.Num().String(), true
 }
 
-// The limits of a number. A double has at most 309 digits before its point and
-// an exponent of at least -324; the validator computes with exact fractions,
-// whose cost grows with the square of these.
+// The limits of a number. A double has at most 309 digits before its point and an
+// exponent of at least -324. Larger numbers are rejected, because the validator
+// computes with exact fractions at a cost that grows with the square of the digits and
+// the exponent.
 const (
 	maxNumberLength = 1000 // characters
 	maxExponent     = 1000
@@ -225,8 +226,8 @@ func checkNumberSizes(value any, sentinel error) error {
 	return nil
 }
 
-// oversizedNumber returns a violation for one number in a value that exceeds
-// the limits, and whether there is one.
+// oversizedNumber returns a violation for one number in a value that exceeds the
+// limits. It returns false if no number does.
 func oversizedNumber(value any) (Violation, bool) {
 	switch v := value.(type) {
 	case json.Number:
@@ -249,8 +250,8 @@ func oversizedNumber(value any) (Violation, bool) {
 	return Violation{}, false
 }
 
-// below returns the violation with its path as seen from the parent, in which
-// the value has the given key.
+// below returns the violation with key prepended to its path: a path in a member
+// becomes a path in the object that contains the member.
 func (f Violation) below(key string) Violation {
 	f.Path = "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key) + f.Path
 	return f
@@ -265,8 +266,8 @@ func ignored(codec any) []string {
 	return nil
 }
 
-// parseSchema decodes a schema document. The limits of numbers apply to it as
-// to an input.
+// parseSchema decodes a schema document. It rejects numbers over the limits, as in an
+// input.
 func parseSchema(source json.RawMessage) (any, error) {
 	document, err := validate.UnmarshalJSON(bytes.NewReader(source))
 	if err != nil {

@@ -47,8 +47,8 @@ type Offer struct {
 	Tools []Offered `json:"tools"` // in the order of the request to the model
 }
 
-// Find returns the registration offered for a name, and whether the offer has
-// one. It takes time proportional to the number of tools.
+// Find returns the registration offered for a name, and true, or false if the offer
+// does not contain the name. It takes time proportional to the number of tools.
 func (o Offer) Find(name string) (Offered, bool) {
 	for _, t := range o.Tools {
 		if string(t.Name) == name {

@@ -25,7 +25,7 @@ const (
 const (
 	// MaxPreview is the limit of all previews but commands, in bytes.
 	MaxPreview = 50 << 10
-	// MaxPreviewLines is the limit of the same previews in lines.
+	// MaxPreviewLines is the limit of all previews but commands, in lines.
 	MaxPreviewLines = 2000
 	// MaxCommandPreview is the limit of the preview of a command, in bytes.
 	MaxCommandPreview = 1 << 20
@@ -37,7 +37,8 @@ const (
 type Preview struct {
 	// Kind is one of the kinds above.
 	Kind string `json:"kind" codec:"intern"`
-	// Text is UTF-8. Of a text over the limit it has the head and the tail.
+	// Text is UTF-8. If the complete text is over the limit, Text has its head and its
+	// tail.
 	Text string `json:"text"`
 	// Bytes is the size of the complete text.
 	Bytes int64 `json:"bytes"`
@@ -94,8 +95,8 @@ func endOfLines(text string, n int) int {
 	return at
 }
 
-// startOfLines returns the offset of the last n lines of text, and 0 if text
-// has fewer. A line end at the end of text does not begin a line.
+// startOfLines returns the offset of the last n lines of text, or 0 if text has fewer
+// lines. A line end at the end of text does not begin a line.
 func startOfLines(text string, n int) int {
 	at := len(strings.TrimSuffix(text, "\n"))
 	for range n {

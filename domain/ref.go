@@ -31,9 +31,8 @@ func (c Channel) MarshalText() ([]byte, error) { return channels.marshal(c) }
 // returns an ErrBadWord for any other text.
 func (c *Channel) UnmarshalText(text []byte) error { return channels.unmarshal(c, text) }
 
-// A Ref names a managed output: the complete text or value, of which the
-// settlement has a preview. It is opaque to the model. The zero Ref names no
-// output.
+// A Ref names an output in managed storage: the complete text or value. The settlement
+// has its preview. A Ref is opaque to the model. The zero Ref names no output.
 type Ref struct {
 	settlement EventID
 	channel    Channel

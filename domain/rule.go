@@ -46,12 +46,12 @@ type Rule struct {
 	Source string `json:"source,omitempty" codec:"intern"`
 }
 
-// Rules are ordered: the last matching rule decides. No rule at all means
-// [Ask].
+// Rules are ordered: the last matching rule decides. Without a matching rule the effect
+// is [Ask].
 type Rules []Rule
 
-// Evaluate returns the last rule that matches action and resource, and whether
-// one does. If no rule matches, the effect is [Ask].
+// Evaluate returns the last rule that matches action and resource, and true. If no rule
+// matches, it returns a rule with the effect [Ask], and false.
 func (rs Rules) Evaluate(action, resource string) (Rule, bool) {
 	return rs.EvaluateSpelled(action, resource, nil)
 }
@@ -83,10 +83,9 @@ func (rs Rules) Digest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Hides returns the rule that hides the tools of an action from the model, and
-// whether one does: the last rule whose action matches, if it denies the
-// resource "*". A hidden tool is not offered. Hiding is not a permission
-// check.
+// Hides reports whether the rules hide the tools of an action from the model: the last
+// rule whose action matches denies the resource "*". Hides returns this rule and true.
+// A hidden tool is not offered. Hiding is not a permission check.
 func (rs Rules) Hides(action string) (Rule, bool) {
 	for i := len(rs) - 1; i >= 0; i-- {
 		if Match(rs[i].Action, action) {
@@ -96,11 +95,11 @@ func (rs Rules) Hides(action string) (Rule, bool) {
 	return Rule{}, false
 }
 
-// Match reports whether pattern matches the whole of text. In a pattern, *
-// matches any text including line ends and slashes, and ? matches one rune;
-// there is no escape. A pattern that ends in a space and * also matches
-// without them: "ls *" matches "ls" and "ls -la". Backslashes count as slashes
-// in both. Letters match in their own case only.
+// Match reports whether pattern matches the whole of text. In a pattern, * matches any
+// text including line ends and slashes, and ? matches one rune; there is no escape. A
+// pattern that ends in a space and * also matches without that ending: "ls *" matches
+// "ls" and "ls -la". Backslashes count as slashes in the pattern and the text. Matching
+// is case-sensitive.
 func Match(pattern, text string) bool {
 	pattern = strings.ReplaceAll(pattern, `\`, "/")
 	text = strings.ReplaceAll(text, `\`, "/")
@@ -110,9 +109,9 @@ func Match(pattern, text string) bool {
 	return glob([]rune(pattern), []rune(text))
 }
 
-// glob reports whether a pattern with * and ? matches the whole of text. It
-// takes time proportional to the product of the lengths: it backtracks to the
-// last star only.
+// glob reports whether a pattern with * and ? matches the whole of text. It backtracks
+// to the last star only, so its time is at most proportional to the product of the two
+// lengths.
 func glob(pattern, text []rune) bool {
 	p, t, star, mark := 0, 0, -1, 0
 	for t < len(text) {

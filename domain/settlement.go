@@ -90,8 +90,7 @@ type Settlement struct {
 	// Rule is the deciding rule of a DeniedByRule. Zero: no rule decided.
 	Rule Rule
 
-	// Input is the input that ran, if hooks changed the requested one. Nil:
-	// they did not.
+	// Input is the input that ran, if hooks changed it. Nil: the requested input ran.
 	Input json.RawMessage
 	// Structured is the encoded output. Nil: it is absent, retained or replaced
 	// by media.
@@ -110,12 +109,12 @@ type Settlement struct {
 	// Offered is the registration that the turn offered. Zero: the turn offered
 	// no tool of this name.
 	Offered Offered
-	// Effective is the registration that was in effect when the call was
-	// resolved or, for a call that a recovery ended, the one that ran. Zero: no
-	// registration of the name was in effect.
+	// Effective is the registration of the name that was in effect when the registry
+	// resolved the call. If a recovery ended the call, Effective is the registration
+	// that ran. Zero: no registration of the name was in effect.
 	Effective Offered
-	// ChangedBy is the event that made the two differ. Zero: they are equal, or
-	// the event is unknown.
+	// ChangedBy is the event that made Effective differ from Offered. Zero: they are
+	// equal, or the event is unknown.
 	ChangedBy EventID
 }
 
@@ -148,7 +147,8 @@ var defaultTexts = [...]string{
 // A ToolResult is the part of a settlement that the model reads. At most one
 // field is set. If no field is set, the output is the empty text.
 type ToolResult struct {
-	// Error is the text of any outcome but Succeeded. It is never blank then.
+	// Error is the text of the call if its outcome is not Succeeded, and is then never
+	// blank.
 	Error string
 	// Text is the output if it is a single part that is text.
 	Text string

@@ -47,8 +47,8 @@ type Spec[In, Out any] struct {
 	// Idempotent promises that a second run of the same call has no further
 	// effect. It is recorded with each start, for the decision about a lost call.
 	Idempotent bool
-	// Lost returns how many bytes the executor dropped from an output because of
-	// a limit of its own. The settlement reports the number. Nil: no bytes.
+	// Lost returns how many bytes of the output the executor dropped because of a limit
+	// of its own. The settlement reports the number. Nil: no bytes.
 	Lost func(Out) int64
 }
 
@@ -150,9 +150,9 @@ func run[In, Out any](ctx context.Context, s Spec[In, Out], schema schema, in In
 	return out, nil
 }
 
-// classify returns an ErrInterrupted in place of err if ctx has ended, since
-// the interruption is the likely cause of err. A permission decision is not
-// caused by an interruption, and classify returns it unchanged.
+// classify returns an ErrInterrupted in place of err if ctx has ended, since the
+// interruption is the likely cause of err. It returns a Denied or a Declined unchanged,
+// because no interruption causes a permission decision.
 func classify(ctx context.Context, err error) error {
 	if errors.Is(err, ErrDenied) || errors.Is(err, ErrDeclined) || ctx.Err() == nil {
 		return err
@@ -160,9 +160,9 @@ func classify(ctx context.Context, err error) error {
 	return interrupted(ctx)
 }
 
-// present returns the presentation of an encoded output by Spec.Present.
-// Without Present, a string is presented as text, and any other value has no
-// presentation: the model reads its JSON.
+// present returns the content that Spec.Present makes of an encoded output. Without
+// Present, the content is the text of a string, and nil for any other value: the model
+// then reads the JSON.
 func present[In, Out any](s Spec[In, Out], in In, encoded json.RawMessage, decoded any) Contents {
 	if s.Present != nil {
 		return s.Present(in, Encoded[Out]{bytes.Clone(encoded), s.Output})
@@ -196,13 +196,13 @@ type Definition struct {
 	Output      json.RawMessage `json:"output"` // a JSON Schema
 }
 
-// Describe returns the definition of t under a name. Every call returns the
-// same. The caller must not change its schemas.
+// Describe returns the definition of t under a name. Equal names give equal
+// definitions. The caller must not change the schemas of the definition.
 func (t Tool) Describe(name Name) Definition {
 	return Definition{name, t.description, t.input.source, t.output.source}
 }
 
-// Action returns the permission action of t: that of WithAction, or the name.
+// Action returns the permission action that WithAction set or, without one, name.
 func (t Tool) Action(name Name) string {
 	if t.action == "" {
 		return string(name)
@@ -210,7 +210,8 @@ func (t Tool) Action(name Name) string {
 	return t.action
 }
 
-// Idempotent reports whether a second run of a call has no further effect.
+// Idempotent reports Spec.Idempotent: whether a second run of the same call has no
+// further effect.
 func (t Tool) Idempotent() bool { return t.idempotent }
 
 // Bind validates and decodes an input. A blank input counts as an empty
@@ -244,8 +245,8 @@ func (b Bound) Run(ctx context.Context, inv Invocation) (Output, error) {
 	return b.run(ctx, inv)
 }
 
-// An Output is the result of a run: the encoded value and its presentation.
-// Only Run returns one.
+// An Output is the result of a run: the encoded value and its presentation. Only Run
+// creates one; WithContent copies one with another presentation.
 type Output struct {
 	structured json.RawMessage
 	content    Contents
@@ -273,7 +274,7 @@ type Invocation struct {
 	Agent   AgentID
 	Message MessageID
 	Call    CallID
-	// progress is nil if no receiver was set.
+	// progress is nil if Reporting was not called.
 	progress *progressSink
 }
 
@@ -288,14 +289,14 @@ type Progress struct {
 	Content    Contents        `json:"content,omitempty"`
 }
 
-// Reporting returns the invocation with a receiver of progress. Report calls
-// it on the goroutine of the tool, so it must not block.
+// Reporting returns a copy of i whose Report calls the given function. The function
+// runs on the goroutine of the tool, so it must not block.
 func (i Invocation) Reporting(to func(Progress)) Invocation {
 	i.progress = &progressSink{to}
 	return i
 }
 
-// Report passes progress to the receiver, if there is one. Each report
+// Report passes p to the function that Reporting set, if there is one. Each report
 // replaces the one before.
 func (i Invocation) Report(p Progress) {
 	if i.progress != nil {
