@@ -22,8 +22,8 @@ type Outputs interface {
 	// nil. After an error it has stored no output. If Keep runs longer than the grace
 	// period of an interruption, Settle stops waiting and no settlement names the output.
 	Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error)
-	// Confirm reports that the settlement that names the stored outputs is on record. A
-	// recovery may remove an unconfirmed output that no settlement names. An error of
+	// Confirm tells the store that the settlement that names its outputs is on record.
+	// A recovery may remove an unconfirmed output that no settlement names. An error of
 	// Confirm has no effect on the call.
 	Confirm(ctx context.Context, settlement domain.EventID) error
 }
@@ -49,8 +49,8 @@ type outputBounder struct {
 	lost int64
 }
 
-// A boundedOutput is an output within the limits, with references to the outputs retained
-// for it.
+// A boundedOutput is an output within the limits. It has references to the complete
+// outputs that were stored because they exceed the limits.
 type boundedOutput struct {
 	structured json.RawMessage
 	content    domain.Contents
@@ -103,9 +103,10 @@ func (b outputBounder) boundStructured(s *boundedOutput) error {
 	return nil
 }
 
-// retain stores a text in full, appends it to retained, and returns its preview. If the
-// tool dropped bytes, the first line of both the stored text and the preview gives their
-// number; a JSON document is stored unchanged, since such a line would make it invalid.
+// retain stores a text in full, appends its reference to retained, and returns its
+// preview. If the tool dropped bytes, the stored text and the preview begin with a line
+// that gives their number. A JSON document is stored without this line, which would
+// make it invalid.
 func (b outputBounder) retain(retained *[]domain.Retained, c domain.Channel, mime, text string) (string, error) {
 	ref, notice, rest := domain.NewRef(b.settlement, c), "", "full output"
 	if b.lost > 0 {
@@ -125,7 +126,7 @@ func (b outputBounder) retain(retained *[]domain.Retained, c domain.Channel, mim
 	return notice + preview(text, marker, b.limits.Lines-strings.Count(notice, "\n"), b.limits.Bytes-len(notice)), nil
 }
 
-// withText returns contents with a text followed by the media of content.
+// withText returns contents that consist of text and the media of content.
 func withText(content domain.Contents, text string) domain.Contents {
 	with := domain.Contents{domain.Text(text)}
 	for _, m := range content.Media() {

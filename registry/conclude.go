@@ -28,8 +28,8 @@ func (s *callExec) conclude(ctx context.Context, id domain.EventID, r stepResult
 }
 
 // runAfterHooks runs the hooks after the tool in order, each on its own goroutine, and
-// returns the output with the content of the last hook. All hooks share one grace period.
-// A hook that fails or is left behind ends the call.
+// returns the output with the content that the last hook returned. All hooks share one
+// grace period. The call ends if a hook fails or is left behind.
 func (s *callExec) runAfterHooks(ctx context.Context, out domain.Output) stepResult[domain.Output] {
 	hooks := s.m.registry.config.After
 	if len(hooks) == 0 {
@@ -51,8 +51,8 @@ func (s *callExec) runAfterHooks(ctx context.Context, out domain.Output) stepRes
 	return stepResult[domain.Output]{value: out}
 }
 
-// preferInterruption returns an interruption if ctx has ended, since the error of the
-// hook is its likely consequence, and err otherwise.
+// preferInterruption returns an interruption if ctx has ended, since the interruption
+// is the likely cause of err, the error of a hook. Otherwise it returns err.
 func preferInterruption(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
@@ -60,8 +60,9 @@ func preferInterruption(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", domain.ErrInterrupted, context.Cause(ctx))
 }
 
-// keep bounds an output, stores the parts over the limits and returns the settlement. id
-// is the ID of the settlement. There are four outcomes:
+// keep returns the settlement, with the ID id, of a call whose tool succeeded. It
+// bounds the output and stores the parts over the limits. The settlement has one of
+// four outcomes:
 //
 //   - Succeeded.
 //   - RetentionFailed, if a part over the limits cannot be stored.
@@ -93,9 +94,10 @@ func (s *callExec) keep(ctx context.Context, id domain.EventID, out domain.Outpu
 // errCutOff reports a write of an output that did not end within the grace period.
 var errCutOff = errors.New("the write was cut off")
 
-// bounder returns the outputBounder of one settlement. Each write runs on its own
-// goroutine. If it ignores its context, Settle leaves it behind at the end of the grace
-// period. No settlement in the log names the output then, so a later sweep removes it.
+// bounder returns the outputBounder of one settlement. It writes each output on a new
+// goroutine. At the end of the grace period Settle leaves a write behind that ignores
+// its context. No settlement in the log names that output then, so a later sweep
+// removes it.
 func (s *callExec) bounder(within *lazyGrace, id domain.EventID) outputBounder {
 	return outputBounder{limits: s.m.registry.config.Limits, settlement: id, keep: func(ref domain.Ref, mime, text string) (domain.Retained, error) {
 		until := within.start()

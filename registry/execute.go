@@ -50,17 +50,17 @@ func (s *callExec) beginFailed(ctx context.Context, err error) (domain.Settlemen
 	return s.record(ctx, s.id(), domain.InterruptedWhile(domain.InterruptionOf(context.Cause(ctx))))
 }
 
-// A resultHandoff passes the result of a tool to the goroutine that settles the call. If
-// that goroutine has stopped waiting, the tool's goroutine records the result as late.
-// Exactly one side sets taken, so a result is either used or recorded as late, and never
-// both or lost.
+// A resultHandoff passes the result of a tool from the tool's goroutine to the
+// goroutine that settles the call. If the latter has stopped waiting, the tool's
+// goroutine records the result as late. The goroutine that sets taken first decides, so
+// a result is either used or recorded as late, never both and never neither.
 type resultHandoff struct {
-	// taken is set by the side that comes first.
+	// taken is set by the first of the two goroutines.
 	taken atomic.Bool
 	// result is written by the tool's goroutine before it sets taken.
 	result stepResult[domain.Output]
-	// passed is closed by the tool's goroutine after it has set taken. The other side
-	// reads result only then.
+	// passed is closed by the tool's goroutine after it has set taken. The goroutine
+	// that settles the call reads result only then.
 	passed chan struct{}
 }
 
@@ -102,9 +102,10 @@ func (s *callExec) runTool(ctx context.Context, bound domain.Bound) stepResult[d
 	return h.result
 }
 
-// recordLate records the result of a tool that was left behind, on the tool's goroutine.
-// It waits until the end of the call is on record, and records no result if the call has
-// no recorded end. A result over the limits is cut and not retained.
+// recordLate records the result of a tool that Settle left behind. It runs on the
+// tool's goroutine and waits until Settle has returned. If the call has no end on
+// record, it records nothing. It cuts a text over the limits. It replaces an output
+// over the byte limit by a note and does not retain it.
 func (s *callExec) recordLate(ctx context.Context, r stepResult[domain.Output]) {
 	<-s.done
 	if s.end.IsZero() {

@@ -48,9 +48,10 @@ type inflightCall struct {
 // ended early, by a panic or runtime.Goexit.
 var errAbandoned = errors.New("the settling goroutine ended early")
 
-// once calls work for the first caller with a key. Concurrent callers with the same key
-// wait and get the same result, or the cause of their ctx. A caller after that calls work
-// again. work receives a channel that once closes after it has stored the result.
+// once calls work for the first caller with a key. A concurrent caller with the same
+// key waits for the result of that work, as join documents. When work has returned, the
+// next caller with the key calls its own work. once closes done, the channel that it
+// passes to work, after it has stored the result.
 func (r *inflightCalls) once(ctx context.Context, key inflightKey, call domain.Call, work func(done <-chan struct{}) (domain.Settlement, error)) (domain.Settlement, error) {
 	r.mu.Lock()
 	first, ok := r.mu.calls[key]
@@ -102,8 +103,8 @@ func (r *inflightCalls) spawn(tool func()) {
 	}()
 }
 
-// toolDone counts a spawned goroutine as ended, and wakes the callers of waitIdle after
-// the last.
+// toolDone counts a spawned goroutine as ended. When the last one has ended, toolDone
+// wakes the callers of waitIdle.
 func (r *inflightCalls) toolDone() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,7 +114,8 @@ func (r *inflightCalls) toolDone() {
 	}
 }
 
-// waitIdle returns nil when no spawned goroutine runs, or the cause of ctx.
+// waitIdle waits until no spawned goroutine runs and returns nil. If ctx ends first, it
+// returns the cause.
 func (r *inflightCalls) waitIdle(ctx context.Context) error {
 	r.mu.Lock()
 	idle := r.mu.idle

@@ -97,9 +97,9 @@ func (ls *Layers) open(ctx context.Context, e events.LayerOpened) (*Layer, error
 	return l, nil
 }
 
-// openLocked records the opening of a layer. If the outcome of the append is unknown, it
-// queues both the opening and a closing as pending, so that the log never holds an open
-// layer that no process closes.
+// openLocked records the opening of a layer. If the outcome of the append is unknown,
+// it queues the opening and a closing as pending events, so that the log never holds an
+// open layer that no process closes.
 func (l *Layer) openLocked(ctx context.Context, e events.LayerOpened) error {
 	d := l.layers.ledger.Draft(e, domain.EventID{})
 	err := l.appendLocked(ctx, d)
@@ -128,7 +128,8 @@ func (ls *Layers) add(l *Layer) error {
 	return nil
 }
 
-// remove unlists a layer whose closing is on record, or whose opening certainly is not.
+// remove unlists a layer whose closing is on record, or whose opening is certainly not
+// on record.
 func (ls *Layers) remove(l *Layer) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -154,8 +155,8 @@ func (ls *Layers) Close(ctx context.Context) error {
 // that were left behind after their grace period.
 func (ls *Layers) Wait(ctx context.Context) error { return ls.calls.waitIdle(ctx) }
 
-// apply folds recorded events into the catalog and drops the tools that they close.
-// Readers see either all of the events or no event of them.
+// apply folds recorded events into the catalog and drops the tools of registrations
+// that the events close. Readers see either all of the events or no event of them.
 func (ls *Layers) apply(vs ...events.Envelope) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -214,8 +215,8 @@ type Layer struct {
 		sync.Mutex
 		// revision is the length of the layer's stream that is known to be on record.
 		revision events.Revision
-		// pending has batches of events that are in effect or of unknown outcome, and not
-		// known to be on record, in stream order.
+		// pending has the batches of events that are not known to be on record, in
+		// stream order. They are closings in effect, or events of unknown outcome.
 		pending [][]events.Draft
 		// closed is set when the layer is out of effect.
 		closed bool
@@ -231,9 +232,9 @@ func (l *Layer) Scope() *Scope {
 	return &Scope{layer: l, id: l.layers.ledger.Mint().Scope()}
 }
 
-// Close takes the layer and its registrations out of effect at once, and records that. It
-// returns the errors of [Scope.Close]. A second Close only retries the events that could
-// not be recorded.
+// Close takes the layer and its registrations out of effect at once, and records their
+// closing. It returns the errors of [Scope.Close]. A second Close only retries the
+// events that could not be recorded.
 func (l *Layer) Close(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -286,10 +287,10 @@ func (l *Layer) envelope(d events.Draft) events.Envelope {
 	return events.Envelope{ID: d.ID, Stream: events.LayerStream(l.id), Time: d.Time, Causation: d.Causation, Event: d.Event}
 }
 
-// flushLocked appends pending events in the same batches as in earlier tries: the store
-// accepts a repeated append only if it has the same events at the same revision. It
-// returns ErrUnrecorded if an append fails, and keeps that batch and the later ones. The
-// caller holds mu.
+// flushLocked appends pending events in the same batches as in earlier tries, because
+// the store accepts a repeated append only if it has the same events at the same
+// revision. If an append fails, flushLocked keeps that batch and the later ones and
+// returns ErrUnrecorded. The caller holds mu.
 func (l *Layer) flushLocked(ctx context.Context) error {
 	for len(l.mu.pending) > 0 {
 		drafts := l.mu.pending[0]
@@ -311,9 +312,10 @@ func (l *Layer) flush(ctx context.Context) error {
 	return l.flushLocked(ctx)
 }
 
-// register records a registration and puts it into effect. closed is set by a closed
-// scope and gives ErrClosed. After an error no tool of it is in effect: a registration
-// whose append has an unknown outcome gets a pending closing.
+// register records a registration and puts it into effect. It returns ErrClosed if
+// closed is set, which means that the scope is closed. After an error no tool of the
+// registration is in effect: if the append has an unknown outcome, register queues a
+// closing.
 func (l *Layer) register(ctx context.Context, closed bool, e events.ToolsRegistered, tools Tools) (domain.RegistrationID, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 type Limits struct {
 	// Lines bounds the lines of text, and of structured output as indented JSON.
 	Lines int
-	// Bytes bounds the bytes of the same, in UTF-8.
+	// Bytes bounds the bytes of the text, and of the structured output, in UTF-8.
 	Bytes int
 	// Media bounds the bytes of all media of a call, in base64.
 	Media int64
@@ -49,8 +49,8 @@ func (l Limits) fits(text string) bool {
 	return len(text) <= l.Bytes && countLines(text) <= l.Lines
 }
 
-// exceeded names the limits that a text exceeds, with its size in each. It returns an
-// empty text for a text that fits.
+// exceeded names each limit that a text exceeds, with the size of the text. It returns
+// an empty string for a text within the limits.
 func (l Limits) exceeded(text string) string {
 	var over []string
 	if len(text) > l.Bytes {
@@ -62,7 +62,7 @@ func (l Limits) exceeded(text string) string {
 	return strings.Join(over, ", and ")
 }
 
-// A mediaLimitError reports the limit that media exceed. Settle ends the call with it as
+// A mediaLimitError names the limit that media exceed. Settle ends the call as
 // MediaTooLarge.
 type mediaLimitError struct {
 	format      string
@@ -74,9 +74,9 @@ func (t mediaLimitError) Error() string {
 	return fmt.Sprintf("%s is over the limit of %d %s", fmt.Sprintf(t.format, t.size), t.limit, t.unit)
 }
 
-// checkMedia returns a mediaLimitError if media exceed a limit, and otherwise nil.
-// The media limit bounds their data in base64, the byte limit their types and names,
-// and the line limit their number.
+// checkMedia returns a mediaLimitError if media exceed a limit, and otherwise nil. The
+// media limit bounds the data in base64, the byte limit bounds the MIME types and file
+// names, and the line limit bounds the number of media.
 func (l Limits) checkMedia(media []domain.Media) error {
 	var size, labels int64
 	for _, m := range media {
@@ -133,9 +133,10 @@ func (l Limits) Cut(text string) string {
 	return around(marker(len(text)-len(first)-len(last)), first, last)
 }
 
-// preview returns the head and tail of a text around a marker, within maxLines lines and
-// maxBytes bytes. It reserves four lines and four bytes for the marker and the blank
-// lines around it. If no room is left for text, it returns the marker, cut to the limits.
+// preview returns the head and the tail of a text around a marker, in at most maxLines
+// lines and maxBytes bytes. It reserves four lines and four bytes for the marker and
+// its blank lines. If this leaves no room for text, it returns only the marker, cut to
+// the limits.
 func preview(text, marker string, maxLines, maxBytes int) string {
 	if maxLines <= 4 || maxBytes <= len(marker)+4 {
 		return headLines(head(marker, maxBytes), maxLines)
@@ -164,9 +165,9 @@ func around(marker, first, last string) string {
 	return first + "\n\n" + marker + "\n\n" + last
 }
 
-// sample returns the first and the last lines of a text, n lines in total. If n is
-// odd, the first part has one line more. For a text of at most n lines it returns the
-// text and an empty tail.
+// sample returns the first and the last lines of a text, n lines in total. If n is odd,
+// first has one line more than last. If the text has at most n lines, first is the text
+// and last is empty.
 func sample(text string, n int) (first, last string) {
 	lines := strings.Split(text, "\n")
 	if len(lines) <= n {

@@ -21,8 +21,8 @@ type TurnSpec struct {
 // Materialize fixes the offer of a turn: the tools that are in effect now and that no
 // rule hides from the model. It appends no event for the turn; the caller records the
 // offer. It first records all pending closings of the registry's layers. If the ledger
-// refuses one, Materialize returns ErrUnrecorded, because an offer must not depend on a
-// closing that the log lacks.
+// refuses one of them, Materialize returns ErrUnrecorded, because an offer must not
+// depend on a closing that the log lacks.
 func (r *Registry) Materialize(ctx context.Context, turn TurnSpec) (*Materialization, error) {
 	if err := r.rlockFlushed(ctx); err != nil {
 		return nil, fmt.Errorf("materialize turn: %w", err)
@@ -43,11 +43,11 @@ func (r *Registry) Materialize(ctx context.Context, turn TurnSpec) (*Materializa
 	return m, nil
 }
 
-// rlockFlushed records the pending events of the registry's layers and returns with the
-// lock of Layers held for reading, at a moment at which no layer of the registry has
-// pending events. A scope of one layer may close while another layer's events are
-// recorded, so rlockFlushed checks again under the lock. The caller unlocks layers.mu
-// after a nil error. After an error no lock is held.
+// rlockFlushed records the pending events of the registry's layers. It returns nil with
+// the lock of Layers held for reading, while no layer of the registry has pending
+// events. A scope may close while another layer's events are recorded, so rlockFlushed
+// checks again under the lock. The caller unlocks layers.mu after nil. After an error
+// no lock is held.
 func (r *Registry) rlockFlushed(ctx context.Context) error {
 	for {
 		for _, l := range r.overlay {
@@ -69,8 +69,8 @@ func definition(e catalog.ToolEntry) domain.Definition {
 }
 
 // Recall returns the materialization of a turn that is already on record, to settle the
-// calls of its reply. It has no definitions, since the model has received them, and
-// copies the offer.
+// calls of the reply. The materialization has no definitions, since the model has
+// received them. Recall copies the offer.
 func (r *Registry) Recall(offer domain.Offer) *Materialization {
 	return &Materialization{registry: r, offer: domain.Offer{Turn: offer.Turn, Tools: slices.Clone(offer.Tools)}}
 }

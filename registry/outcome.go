@@ -10,10 +10,11 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// outcomeOfError maps the error of a tool to the end of its call: a defect, a denial, a
-// refusal by a person, an interruption, a failure, an invalid output, and otherwise a
-// defect. It accepts an interruption only if ctx has ended: an error that claims one
-// while ctx is live is a defect. The order matters for an error that matches several.
+// outcomeOfError maps the error of a tool to the end of its call. It checks in this
+// order: a defect, a denial by a rule, a refusal by a person, an interruption, a
+// failure, an invalid output. Any other error is a defect. The order matters for an
+// error that matches several kinds. An error that claims an interruption while ctx is
+// live is a defect.
 func outcomeOfError(ctx context.Context, err error) domain.Settlement {
 	if _, ok := errors.AsType[*domain.Defect](err); ok { // with any panic value
 		return defective(err)
@@ -37,8 +38,8 @@ func outcomeOfError(ctx context.Context, err error) domain.Settlement {
 	return defective(err)
 }
 
-// defective returns the end of a call that broke with err. The model reads the text of
-// the error; Detail also has the stack of a panic, for the operator.
+// defective returns the end of a call whose tool failed with err, as a defect. The
+// model reads the text of err. Detail also has the stack of a panic, for the operator.
 func defective(err error) domain.Settlement {
 	s := domain.Settlement{Outcome: domain.Defective, Text: failureText(err), Detail: err.Error()}
 	if defect, ok := errors.AsType[*domain.Defect](err); ok && len(defect.Stack) > 0 {
@@ -55,8 +56,9 @@ func failureText(err error) string {
 	return "Tool execution failed without a message"
 }
 
-// cutEnd cuts the texts of an end to the limits, its detail to DefaultLimits, and removes
-// a rule that exceeds them.
+// cutEnd returns a settlement with Text cut to the limits and Detail cut to
+// DefaultLimits. It removes a Rule whose patterns and source exceed the byte limit, and
+// notes that in Detail.
 func (l Limits) cutEnd(end domain.Settlement) domain.Settlement {
 	end.Text, end.Detail = l.Cut(valid(end.Text)), DefaultLimits.Cut(valid(end.Detail))
 	if r := end.Rule; len(r.Action)+len(r.Resource)+len(r.Source) > l.Bytes {
@@ -65,9 +67,9 @@ func (l Limits) cutEnd(end domain.Settlement) domain.Settlement {
 	return end
 }
 
-// Ended returns the event of an end that the caller records itself, for a call that
-// [Materialization.Settle] does not settle, such as a refused or a lost one. It cuts the
-// texts, the rule and the tool's name to the limits of r.
+// Ended returns the event of an end for a call that [Materialization.Settle] does not
+// settle, such as a refused or a lost call. The caller records the event. Ended cuts
+// the texts, the rule and the tool's name to the limits of r.
 func (r *Registry) Ended(turn domain.TurnID, message domain.MessageID, call domain.Call, end domain.Settlement) events.CallSettled {
 	return events.Settled(turn, message, domain.Call{ID: call.ID, Name: ShortName(call.Name)}, r.config.Limits.cutEnd(end))
 }

@@ -14,10 +14,11 @@ import (
 //
 //   - An end that is too large loses its input, if the start has the input.
 //   - An end without a wire form becomes a replacementEnd with the outcome Defective.
-//   - An end that is still too large becomes one with the outcome RetentionFailed.
+//   - An end that is still too large becomes a replacementEnd with the outcome
+//     RetentionFailed.
 //
-// record then confirms the retained outputs. It has the grace period of ctx for all
-// of this. It returns the error of the journal if no end is certain to be on record.
+// record then confirms the retained outputs. All these steps share one grace period of
+// ctx. If no end is certain to be on record, record returns the error of the journal.
 func (s *callExec) record(ctx context.Context, id domain.EventID, end domain.Settlement) (domain.Settlement, error) {
 	end = s.boundTexts(ctx, id, s.completeEnd(id, end))
 	ctx, cancel := s.grace(ctx)
@@ -69,9 +70,9 @@ func (s *callExec) boundTexts(ctx context.Context, id domain.EventID, end domain
 	return limits.cutEnd(end)
 }
 
-// completeEnd adds the call's ID, input, offer and resolution to an end, and makes its
-// texts valid UTF-8, so that the end in memory equals the one that is read back from the
-// log.
+// completeEnd adds the event ID, the start, the rewritten input and the resolution of
+// the call to an end. It makes the texts of the end valid UTF-8, so that the end in
+// memory equals the one that is read back from the log.
 func (s *callExec) completeEnd(id domain.EventID, end domain.Settlement) domain.Settlement {
 	end.ID = id
 	end.Began = end.Began || !s.start.IsZero()

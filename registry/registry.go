@@ -19,8 +19,8 @@ type StalenessPolicy uint8
 const (
 	// Strict rejects a call unless the offered registration is in effect.
 	Strict StalenessPolicy = iota
-	// ByFingerprint rejects a call unless the definition in effect has the
-	// fingerprint of the offered one, and runs the tool in effect.
+	// ByFingerprint rejects a call unless the definition in effect has the fingerprint
+	// of the offered definition. Otherwise it runs the tool in effect.
 	ByFingerprint
 	// Admitted runs the offered tool whether or not it is still in effect. The registry
 	// keeps every tool that it ever offered in memory.
@@ -74,8 +74,8 @@ type Registry struct {
 	ids     []domain.LayerID
 	config  Config
 
-	// admitted has the offered tools, for the policy Admitted only. Its lock is held
-	// together with no other but Layers.mu.
+	// admitted has the offered tools, for the policy Admitted only. While its lock is
+	// held, no other lock is held except Layers.mu.
 	admitted struct {
 		sync.Mutex
 		tools map[domain.Offered]domain.Tool

@@ -53,12 +53,12 @@ type resolution struct {
 	offered domain.Offered
 	// effective is the registration of the name that is in effect, or zero.
 	effective domain.Offered
-	// changedBy is the event since which the two differ. Zero: they do not differ, or the
-	// event is unknown.
+	// changedBy is the event that made effective differ from offered. Zero: they are
+	// equal, or the event is unknown.
 	changedBy domain.EventID
 	// tool is the tool to run. Zero: the call is stale.
 	tool domain.Tool
-	// runs is the registration of tool. Zero: the call is stale.
+	// runs is the registration of the tool to run. Zero: the call is stale.
 	runs domain.Offered
 }
 
@@ -90,10 +90,10 @@ func (m *Materialization) resolve(offered domain.Offered) resolution {
 	return f
 }
 
-// displacedBy returns the event that took an offered registration out of effect, for a
-// layer that this process does not have, such as the layer of a dead process. It reads
-// the layer's stream within the grace period. If the read fails it returns the zero ID: a
-// missing cause must not keep the call from its end.
+// displacedBy returns the event that took an offered registration out of effect. It
+// serves registrations in a layer that this process does not have, such as the layer of
+// a dead process. It reads the layer's stream within the grace period. If the read
+// fails it returns the zero ID: a missing cause must not keep the call from its end.
 func (s *callExec) displacedBy(ctx context.Context, offered domain.Offered) domain.EventID {
 	ctx, cancel := s.grace(ctx)
 	defer cancel()
@@ -107,9 +107,9 @@ func (s *callExec) displacedBy(ctx context.Context, offered domain.Offered) doma
 }
 
 // runBeforeHooks runs the hooks before the tool in order, and returns the input to
-// decode. Each hook runs on its own goroutine and gets its own copy of the input. If the
-// hooks changed the input, it stores the new one for the record. It returns an end
-// instead if a hook fails or the resulting input is not JSON.
+// decode. Each hook runs on its own goroutine and gets its own copy of the input. If
+// the hooks changed the input, runBeforeHooks stores it in s.input. If a hook fails, or
+// the resulting input is not JSON, it returns the end of the call and no input.
 func (s *callExec) runBeforeHooks(ctx, until context.Context) (json.RawMessage, *domain.Settlement) {
 	input := s.call.Input
 	st := foreignStep{"the hook before " + s.call.Name, domain.InterruptedBefore, func(err error) domain.Settlement {

@@ -24,14 +24,14 @@ type Refusal struct {
 	Err error
 }
 
-// A Scope owns registrations: closing it removes these and no others. It is safe for
-// concurrent use. Its lock is locked before its layer's.
+// A Scope owns registrations: closing it takes exactly these out of effect. It is safe
+// for concurrent use. The lock of a scope is acquired before the lock of its layer.
 type Scope struct {
 	layer *Layer
 	id    domain.ScopeID
 	mu    struct {
 		sync.Mutex
-		// registrations has the registrations of the scope that were in effect, in order.
+		// registrations has the registrations that the scope put into effect, in order.
 		registrations []domain.RegistrationID
 		closed        bool
 	}
@@ -41,10 +41,10 @@ type Scope struct {
 func (s *Scope) ID() domain.ScopeID { return s.id }
 
 // Register puts either all tools into effect or no tool, and returns once the
-// registration is durable. It copies the map. An empty map has no effect. It returns
-// domain.ErrBadName or domain.ErrBadTool for an entry that cannot be registered, before
-// it records anything; ErrClosed if the scope or its layer is closed; or an error of the
-// ledger, after which no tool of the list is in effect.
+// registration is durable. It copies the map. An empty map has no effect. If an entry
+// cannot be registered, Register records nothing and returns domain.ErrBadName or
+// domain.ErrBadTool. It returns ErrClosed if the scope or its layer is closed. After an
+// error of the ledger no tool of the list is in effect.
 func (s *Scope) Register(ctx context.Context, tools Tools) error {
 	good, refused := splitValid(tools)
 	if len(refused) > 0 {
@@ -57,9 +57,10 @@ func (s *Scope) Register(ctx context.Context, tools Tools) error {
 	return s.register(ctx, tools, good, nil)
 }
 
-// RegisterValid registers the valid entries of a list and records the invalid ones with
-// their reason in the same event, so that one bad name does not cost the other tools. It
-// returns the refused entries. It returns the errors of Register, except for bad entries.
+// RegisterValid registers the valid entries of a list and returns the refused ones. One
+// event records both, the refused entries with their reasons, so that one bad name does
+// not cost the other tools. RegisterValid returns the errors of Register, except for
+// bad entries.
 func (s *Scope) RegisterValid(ctx context.Context, tools Tools) ([]Refusal, error) {
 	good, refused := splitValid(tools)
 	return refused, s.register(ctx, tools, good, refused)
@@ -88,10 +89,11 @@ func (s *Scope) register(ctx context.Context, tools Tools, good []events.Registe
 	return nil
 }
 
-// Close takes the scope's registrations out of effect at once, which reveals the
-// registrations that they hid. It returns once the closings are durable. If they
-// cannot be recorded, Close returns ErrUnrecorded; a second Close tries again, and
-// Materialize fails until they are on record. A call that has begun is not changed.
+// Close takes the scope's registrations out of effect at once. Registrations of the
+// same names that they hid are then in effect. Close returns once the closings are
+// durable. If they cannot be recorded, Close returns ErrUnrecorded; a second Close
+// tries again, and Materialize fails until they are on record. A call that has begun is
+// not changed.
 func (s *Scope) Close(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

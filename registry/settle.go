@@ -63,8 +63,8 @@ type callExec struct {
 	tool resultHandoff
 	// done is closed when Settle has its result.
 	done <-chan struct{}
-	// end is the ID of the recorded end. Zero: no end is on record. It is read after
-	// done.
+	// end is the ID of the recorded end. Zero: no end is on record. The tool's
+	// goroutine reads it after done is closed.
 	end domain.EventID
 }
 
@@ -86,6 +86,6 @@ func (s *callExec) settle(ctx context.Context) (domain.Settlement, error) {
 	return s.record(ctx, id, s.conclude(ctx, id, r))
 }
 
-// id returns a new event ID for the end of the call. Outputs are retained under it before
-// the end is recorded.
+// id returns a new event ID for the end of the call. Outputs are stored under this ID
+// before the end is recorded.
 func (s *callExec) id() domain.EventID { return s.m.registry.layers.ledger.Mint().Event() }

@@ -12,10 +12,10 @@ import (
 // write to the output store. Foreign code may panic, hang or end its goroutine. Other
 // calls must not be affected.
 type foreignStep struct {
-	// name names the step in the defect of a step that ended its goroutine.
+	// name names the step in the text of a defect if the step ends its goroutine.
 	name string
-	// interrupted returns the end of a call that leaves the step behind. It is nil for
-	// the tool.
+	// interrupted returns the end of a call that stops waiting for the step. It is nil
+	// for the tool.
 	interrupted func(domain.Interruption) domain.Settlement
 	// failed returns the end of a call whose step returned an error.
 	failed func(error) domain.Settlement
@@ -71,9 +71,9 @@ func await[T any](ctx, until context.Context, s *callExec, st foreignStep, do fu
 	}
 }
 
-// grace returns a context that outlives ctx by the grace period: it ends that long after
-// ctx ends, or when the caller cancels it. The caller must call cancel, which also stops
-// the timer.
+// grace returns a context that ends one grace period after ctx ends, or when the caller
+// calls the returned function. The caller must call it, because it also stops the
+// timer.
 func (s *callExec) grace(ctx context.Context) (context.Context, context.CancelFunc) {
 	graceCtx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -88,8 +88,8 @@ func (s *callExec) grace(ctx context.Context) (context.Context, context.CancelFu
 	return graceCtx, func() { stop(); cancel(context.Canceled) }
 }
 
-// A lazyGrace is the grace context of one step, created at the first write. A step
-// without writes starts no timer. One goroutine uses it.
+// A lazyGrace holds the grace context of one step. The first write creates the context,
+// so a step without writes starts no timer. One goroutine uses it.
 type lazyGrace struct {
 	exec *callExec
 	ctx  context.Context
