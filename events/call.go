@@ -62,7 +62,8 @@ type CallSettled struct {
 	// and equal.
 	Agrees    bool           `json:"agrees"`
 	ChangedBy domain.EventID `json:"changed_by,omitzero"`
-	// Allowed are the rules that allowed its permission requests without a prompt.
+	// Allowed are the rules that allowed permission requests of the call without a
+	// prompt.
 	Allowed []domain.Rule `json:"allowed,omitempty"`
 }
 

@@ -11,11 +11,11 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// A jsonCodec encodes an event as JSON, or decodes one, key by key in the order in
-// which the keys are written. The same code does both, so that they cannot
-// differ. It produces the bytes and values of encoding/json, and reads only
-// JSON in the form that it writes. It fails on any other JSON, and the caller
-// then uses encoding/json. Decoded values share no memory with the document.
+// A jsonCodec encodes an event as JSON, or decodes one, key by key in the order in which
+// the keys are written. One function does both for each type, so encoding and decoding
+// cannot differ. The codec writes the bytes and decodes the values that encoding/json
+// would, and reads only JSON in the form that it writes. It fails on any other JSON, and
+// the caller then uses encoding/json. Decoded values share no memory with the document.
 type jsonCodec struct {
 	buf      []byte // the document: written so far, or to read
 	pos      int    // offset of the next byte to read
@@ -46,10 +46,10 @@ func (c *jsonCodec) literal(text string) {
 	}
 }
 
-// key encodes or decodes the key of a field, so that the value comes next. key
-// includes the quotes and the colon. It reports whether the field has a value:
-// when encoding, this is present; when decoding, it is whether the document
-// continues with the key.
+// key encodes or decodes the key of a field, so that the value comes next. The argument
+// key includes the quotes and the colon. The result tells the caller whether to encode
+// or decode the value. While the codec encodes, the result is the argument present.
+// While it decodes, the result is whether the document continues with this key.
 func (c *jsonCodec) key(key string, present bool) bool {
 	if c.failed {
 		return false
@@ -89,7 +89,7 @@ func decodeFields[E Event](c *jsonCodec, e E, fields func(*jsonCodec, *E)) Event
 	return e
 }
 
-// always is the present argument of a key that is written for every value.
+// always is passed as the argument present for a field that is written with every value.
 const always = true
 
 // readPlainString reads an ASCII string without escapes and returns the bytes
@@ -189,8 +189,8 @@ func textElement[T ~string](c *jsonCodec, v *T) {
 	}
 }
 
-// listField encodes or decodes a field that is a list. It calls each for every
-// element. A nil list is encoded as null.
+// listField encodes or decodes a field that is a list. It calls the function each with a
+// pointer to every element. A nil list is encoded as null.
 func listField[T any, L ~[]T](c *jsonCodec, key string, v *L, present bool, each func(*jsonCodec, *T)) {
 	if !c.key(key, present) {
 		return

@@ -107,9 +107,10 @@ func isPlain(b []byte) bool {
 	return true
 }
 
-// unescape decodes a string whose first escape is at the given index, and
-// returns the index of its closing quote. It returns -1 for an invalid string
-// and for escaped surrogates, which it leaves to encoding/json.
+// unescape decodes the string at the start of b, which begins after the opening quote
+// and has its first escape at the index at. It returns the decoded bytes and the index
+// of the closing quote. For an invalid string, and for escaped surrogates, which it
+// leaves to encoding/json, it returns nil and -1.
 func unescape(b []byte, at int) (value []byte, end int) {
 	value = append(make([]byte, 0, len(b[:at])+256), b[:at]...)
 	for at < len(b) {
@@ -190,7 +191,8 @@ const maxNesting = 100
 // or it nests deeper than maxNesting.
 func compactLen(b []byte) int { return compactLenAt(b, 0) }
 
-// compactLenAt is compactLen for a value inside depth arrays and objects.
+// compactLenAt does the work of compactLen for a value that is nested in as many arrays
+// and objects as depth says.
 func compactLenAt(b []byte, depth int) int {
 	if len(b) == 0 || depth > maxNesting {
 		return -1
@@ -213,8 +215,8 @@ func compactLenAt(b []byte, depth int) int {
 	}
 }
 
-// compactPartsLen is compactLen for an array or an object, whose last byte is
-// end.
+// compactPartsLen does the work of compactLen for an array or an object. The argument
+// end is its closing bracket or brace.
 func compactPartsLen(b []byte, depth int, end byte) int {
 	at := 1
 	if len(b) > 1 && b[1] == end {

@@ -20,7 +20,7 @@ type Digest struct {
 // NewDigest returns the digest of an empty sequence.
 func NewDigest() *Digest { return &Digest{sum: sha256.New()} }
 
-// Add adds the next entry. It keeps no reference to it.
+// Add adds the next entry. It keeps no reference to the bytes of the entry.
 func (d *Digest) Add(e Entry) {
 	id := e.ID.Bytes()
 	b := binary.BigEndian.AppendUint32(d.head[:0], uint32(len(e.Stream)))

@@ -42,12 +42,14 @@ func (t *internTable) intern(b []byte) string {
 	return *slot
 }
 
-// lookupOffered looks up the next JSON object of the document in the table, by
-// its bytes: identical bytes decode to the same registration. If the table has
-// the object, lookupOffered sets *v, moves past the object and returns a nil
-// slot. Otherwise it returns the slot in which the caller stores the decoded
-// registration. size is the length of the object, or 0 if there is no table or
-// no object.
+// lookupOffered looks up the next JSON object of the document in the table, by its
+// bytes: identical bytes decode to the same registration. It has three results:
+//
+//   - The table has the object: lookupOffered sets *v, moves past the object, and
+//     returns a nil slot and the length of the object.
+//   - The table does not have it: slot is where the caller stores the decoded
+//     registration, and size is the length of the object.
+//   - There is no table or no object: slot is nil and size is 0.
 func (c *jsonCodec) lookupOffered(v *domain.Offered) (slot *internedOffered, size int) {
 	if c.interned == nil {
 		return nil, 0

@@ -66,7 +66,8 @@ func of[E Event](upcasts ...func(json.RawMessage) (json.RawMessage, error)) kind
 	}}
 }
 
-// read decodes data of any version from 1 to that of k.
+// read decodes data of a version from 1 to k.version. It converts older data with the
+// upcasts first.
 func (k kind) read(version int, data json.RawMessage) (Event, error) {
 	for i, upcast := range k.upcasts[version-1:] {
 		var err error

@@ -9,8 +9,8 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// A Ledger is a [Store] with typed events, a mint and a clock. It is safe for
-// concurrent use. The caller closes the store.
+// A Ledger is a [Store] with typed events, a mint, which generates IDs, and a clock. It
+// is safe for concurrent use. The caller closes the store.
 type Ledger struct {
 	store Store
 	mint  *domain.Mint
@@ -47,17 +47,17 @@ func (l *Ledger) Draft(e Event, cause domain.EventID) Draft {
 	return Draft{ID: l.mint.Event(), Time: l.Now(), Causation: cause, Event: e}
 }
 
-// Append adds drafts to a stream whose length is exactly after, with the
-// errors of [Store.Append], and returns their envelopes, without positions. It
-// returns ErrBadRecord for an event that cannot be encoded.
+// Append adds drafts to the end of a stream and returns their envelopes, without
+// positions. The argument after is the length that the stream must have. Append returns
+// the errors of [Store.Append], and ErrBadRecord for an event that cannot be encoded.
 func (l *Ledger) Append(ctx context.Context, s Stream, after Revision, drafts ...Draft) ([]Envelope, error) {
 	session, _ := s.Session()
 	return l.append(ctx, s, session, after, drafts)
 }
 
-// append does the work of Append. It sets the correlation of a draft without
-// one to session, the session of the stream. session is zero for a stream that
-// does not belong to a session.
+// append does the work of Append. The argument session is the session of the stream, or
+// zero if the stream does not belong to a session. A draft without a correlation gets
+// this session as its correlation.
 func (l *Ledger) append(ctx context.Context, s Stream, session domain.SessionID, after Revision, drafts []Draft) ([]Envelope, error) {
 	buffer := encodeBuffers.Get().(*encodeBuffer)
 	defer buffer.release() // a store keeps no reference to its arguments
@@ -106,7 +106,8 @@ func (l *Ledger) Scan(ctx context.Context, q Query) iter.Seq2[Envelope, error] {
 	return decoded(Lend(ctx, l.store, q), (*decoder).lent)
 }
 
-// Headers is [Headers] of the store.
+// Headers yields the headers of the selected entries of the store, as the function
+// [Headers] does.
 func (l *Ledger) Headers(ctx context.Context, q Query) iter.Seq2[Header, error] {
 	return Headers(ctx, l.store, q)
 }

@@ -22,10 +22,10 @@ type PermissionRequested struct {
 	// Resources are the objects of the action, such as commands or paths. It is
 	// never empty.
 	Resources []string `json:"resources"`
-	// Save are the patterns of resources that an answer of always approves from
-	// then on. Empty: such an answer counts once.
+	// Save are the patterns of resources that the answer "always" approves for later
+	// requests too. Empty: "always" approves this request only.
 	Save []string `json:"save,omitempty"`
-	// Metadata is JSON of the tool about the request.
+	// Metadata is JSON with which the tool describes the request.
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 	// Shown is the text shown to the person; zero if no person was asked.
 	Shown domain.Preview `json:"shown,omitzero"`

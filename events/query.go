@@ -111,10 +111,10 @@ type Scanner interface {
 	// their data.
 	Headers(ctx context.Context, q Query) iter.Seq2[Header, error]
 
-	// Split divides a query into at most parts queries of about equal size in
-	// bytes, whose results in sequence are the result of the query. The last part
-	// of a forward query without an end includes later appends. Fewer than one
-	// part is ErrBadQuery.
+	// Split divides a query into queries of about equal size in bytes, whose results in
+	// sequence are the result of the query. The argument parts is the largest number of
+	// queries to return; if it is less than 1, Split returns ErrBadQuery. The last query
+	// of a forward query without an end includes later appends.
 	Split(ctx context.Context, q Query, parts int) ([]Query, error)
 }
 
@@ -157,8 +157,8 @@ func Headers(ctx context.Context, store Store, q Query) iter.Seq2[Header, error]
 	}
 }
 
-// Split divides a query, as [Scanner] documents. A store that is not a Scanner
-// returns the query as the only part.
+// Split divides a query, as [Scanner] documents. If the store is not a Scanner, Split
+// returns the query undivided.
 func Split(ctx context.Context, store Store, q Query, parts int) ([]Query, error) {
 	if s, ok := store.(Scanner); ok {
 		return s.Split(ctx, q, parts)

@@ -142,7 +142,7 @@ type LoopDetected struct {
 	Message domain.MessageID `json:"message"`
 	// Call is the provider's name for the call.
 	Call domain.CallID `json:"call" codec:"intern"`
-	// Tool is the name of its tool.
+	// Tool is the name of the tool that the call names.
 	Tool string `json:"tool" codec:"intern"`
 	// Period is the number of calls in one round.
 	Period int `json:"period"`

@@ -20,15 +20,18 @@ import (
 // the last value. Cancellation yields context.Cause. Leaving the loop releases
 // its resources. The bytes of an Entry belong to the caller.
 type Store interface {
-	// Append adds records to the end of a stream whose length is exactly
-	// after. It adds all of them or none, and returns once they are durable.
-	// It keeps no reference to its arguments. If the stream has another length,
-	// Append returns a *Conflict and changes nothing, unless the stream already
-	// has the same records, equal in all fields, after that revision: then it
-	// succeeds and changes nothing. It returns ErrBadRecord for an empty list,
-	// an invalid stream or an invalid record, ErrTooLarge for a record over the
-	// limit of the store, and ErrClosed from a closed store. After any other
-	// error the outcome is unknown, and the caller may retry the same append.
+	// Append adds records to the end of a stream. The argument after is the length that
+	// the stream must have. Append adds all records or none, and returns once they are
+	// durable. It keeps no reference to its arguments.
+	//
+	// If the stream has another length, Append returns a *Conflict and changes nothing. A
+	// repeated append is an exception: if the stream already has the same records, equal
+	// in all fields, after that revision, Append succeeds and changes nothing.
+	//
+	// Append returns ErrBadRecord for an empty list, an invalid stream or an invalid
+	// record, ErrTooLarge for a record over the limit of the store, and ErrClosed from a
+	// closed store. After any other error the outcome is unknown, and the caller may
+	// retry the same append.
 	Append(ctx context.Context, s Stream, after Revision, records ...Record) error
 
 	// Read yields the entries of a stream after a revision, in order, up to the

@@ -80,10 +80,10 @@ func (w *Writer) Append(ctx context.Context, drafts ...Draft) ([]Envelope, error
 	return w.appendLocked(ctx, w.mu.revision, drafts)
 }
 
-// Flush retries the append whose outcome is unknown, if there is one. It
-// returns ErrConflict if the stream has other records in their place, or
-// another error for which [Refused] is true: then the drafts are not stored,
-// and the writer drops them.
+// Flush retries the append whose outcome is unknown, if there is one. It returns
+// ErrConflict if the stream has other records where the drafts belong, or another error
+// for which [Refused] is true. After such an error the drafts are not stored, and the
+// writer drops them.
 func (w *Writer) Flush(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -91,8 +91,8 @@ func (w *Writer) Flush(ctx context.Context) error {
 	return err
 }
 
-// Resume makes w append again after it dropped refused drafts. The caller has
-// reread the stream and relies only on the records in it.
+// Resume lets w append again after the store refused drafts and w dropped them. The
+// caller has reread the stream and relies only on the records in it.
 func (w *Writer) Resume() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
