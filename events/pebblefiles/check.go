@@ -101,13 +101,14 @@ func List(storage vfs.FS, dir string) ([]File, error) {
 }
 
 // Check reads all files of a closed database and yields each damage. It verifies the
-// checksum of every block of a table and of every record of a log and a manifest, the
-// options, and the seal if there is one. A file that cannot be read is a damage.
-// Check does not verify the values in blob files; the reader of a value does.
+// checksum of every block of a table and of every record of a log and a manifest. It
+// also checks the options file and, if there is one, the seal. A file that cannot be
+// read is a damage. Check does not verify the values in blob files; the reader of a
+// value does.
 //
-// Check yields an error, once and as the last value, if ctx ends or the folder cannot
-// be listed. If progress is not nil, Check calls it with the size of each file that
-// it has read.
+// Check yields an error, once and as the last value, if ctx ends or the folder cannot be
+// listed. If progress is not nil, Check calls it with the size of each file that it has
+// read.
 func Check(ctx context.Context, storage vfs.FS, dir string, progress func(bytes int64)) iter.Seq2[*Damage, error] {
 	return func(yield func(*Damage, error) bool) {
 		list, err := List(storage, dir)
@@ -143,8 +144,8 @@ func Check(ctx context.Context, storage vfs.FS, dir string, progress func(bytes 
 	}
 }
 
-// asDamage returns err as a Damage of the named file. If err already contains a
-// Damage, it returns that.
+// asDamage returns err as a Damage of the named file. If err already contains a Damage,
+// asDamage returns that Damage.
 func asDamage(name string, err error) *Damage {
 	if d, ok := errors.AsType[*Damage](err); ok {
 		return d
@@ -176,8 +177,8 @@ func checkFile(ctx context.Context, storage vfs.FS, dir string, f File) []*Damag
 	return nil
 }
 
-// checkTable verifies the checksum of each block of a table. If the structure of the
-// table cannot be read, it returns that as one damage. It reads blocks one at a time.
+// checkTable verifies the checksum of each block of a table, one block at a time. If the
+// structure of the table cannot be read, checkTable returns one damage with this error.
 func checkTable(ctx context.Context, storage vfs.FS, path string, f File) (damages []*Damage) {
 	fail := func(err error) []*Damage { return append(damages, asDamage(f.Name, err)) }
 	readable, reader, err := openTable(ctx, storage, path)
@@ -229,8 +230,9 @@ func intactBlock(value []byte) bool {
 	return bits.RotateLeft32(c, 17)+0xa282ead8 == want
 }
 
-// checkLog reads a log or a manifest to its end. In a manifest an incomplete last
-// record is damage. In a log it is not, because a power cut may leave one.
+// checkLog reads a log or a manifest to its end. An incomplete last record is damage in
+// a manifest. In a log it is no damage, because a power cut may leave an incomplete
+// record.
 func checkLog(storage vfs.FS, path string, f File) []*Damage {
 	tear, err := tearInFile(storage, path)
 	if err != nil {

@@ -126,12 +126,12 @@ func zeroHeader(b []byte) bool {
 	return binary.LittleEndian.Uint32(b) == 0 && binary.LittleEndian.Uint16(b[4:]) == 0 && b[encodingAt] == 0
 }
 
-// oneBitFlipped reports whether flipping one bit at an offset yields a complete chunk
-// or the padding of a block. Then the disk has changed a written bit. A write that a
-// power cut interrupted lacks whole sectors, so it does not look like that.
+// oneBitFlipped reports whether flipping one bit at an offset yields a complete chunk or
+// the padding of a block. If so, the disk has changed a written bit. A power cut cannot
+// be the cause: an interrupted write lacks whole sectors, not one bit.
 //
-// It tries each bit of the encoding and of the length, which decide where the chunk
-// ends. For the stored encoding and length it computes the flipped bit from the
+// The function tries each bit of the encoding and of the length, which decide where the
+// chunk ends. For the stored encoding and length it computes the flipped bit from the
 // checksum.
 func (f chunkFile) oneBitFlipped(at int) bool {
 	b := f.data[at:f.blockEnd(at)]
@@ -192,11 +192,11 @@ func (f chunkFile) oneBitFlippedAs(b []byte, encoding byte, length uint16, searc
 	return numbered() && headerLen(body[0]) == header
 }
 
-// flippedBit returns the byte and the bit of b that must be flipped so that b has the
-// given CRC-32C. ok is false if no single bit does that. CRCs are linear: the change
-// that a flipped bit causes depends only on its distance from the end. So flippedBit
-// computes the change of each bit from the end to the start, in time proportional to
-// the length.
+// flippedBit finds the bit of b that must be flipped so that b has the CRC-32C crc. It
+// returns the index of the byte, the number of the bit in the byte, and true, or false
+// if no single bit suffices. CRCs are linear: the change that a flipped bit causes
+// depends only on its distance from the end of b. So flippedBit computes the change of
+// each bit from the end to the start, in time proportional to the length of b.
 func flippedBit(b []byte, crc uint32) (at, bit int, ok bool) {
 	difference := crc32.Checksum(b, castagnoli) ^ crc
 	var changes [8]uint32

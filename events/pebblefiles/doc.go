@@ -25,7 +25,7 @@
 // # Promises
 //
 //   - Check or Unseal finds a flipped bit in any file of a sealed database, and a
-//     table that was replaced by another of its name and length.
+//     table that was replaced by another table with the same name and length.
 //   - Check, ReadOnly and Pinned change no file.
 //   - A Pinned reads the database as of one time. Writers after Release do not change
 //     its view.

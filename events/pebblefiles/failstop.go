@@ -40,16 +40,16 @@ var ErrSyncFailed = errors.New("sync failed")
 type FailStopFS struct {
 	vfs.FS
 	options  FailStopOptions
-	lost     chan struct{}          // closed at a failure that does not pass
+	lost     chan struct{}          // closed at the first permanent failure
 	running  sync.WaitGroup         // operations of the storage that have begun and not ended
 	excluded atomic.Pointer[string] // folder whose files are written directly to the storage
 	mu       struct {
 		sync.Mutex
-		failure error         // the first since Reset
-		lasting error         // the first that does not pass
+		failure error         // the first failure since Reset
+		lasting error         // the first permanent failure
 		opened  bool          // the database is open
 		scratch *vfs.MemFS    // files created since the failure
-		stopped chan struct{} // closed at the failure
+		stopped chan struct{} // closed at the first failure since Reset
 		closing chan struct{} // closed when the database begins to close
 	}
 }
@@ -186,9 +186,9 @@ func passes(op string, err error) bool {
 // that began before a temporary failure may still fail and make it permanent.
 func (s *FailStopFS) Wait() { s.running.Wait() }
 
-// begin counts the start of an operation of the storage and returns true, and the
-// caller must then call end. After a failure it returns false, and the caller must
-// not start the operation.
+// begin must be called before an operation of the storage. If it returns true, it has
+// counted the operation as running, and the caller must call end after it. After a
+// failure begin returns false, and the caller must not start the operation.
 func (s *FailStopFS) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -375,8 +375,8 @@ func (s *FailStopFS) Rename(from, name string) error {
 	return nil
 }
 
-// Remove removes a file, unless the file system has stopped. It returns its error and
-// does not stop, because a file that stays does no harm.
+// Remove removes a file, unless the file system has stopped. An error does not stop the
+// file system, because a file that stays does no harm.
 func (s *FailStopFS) Remove(name string) error {
 	if s.Err() != nil && !s.excludes(name) {
 		return nil
@@ -489,8 +489,8 @@ func (f *failStopFile) sync(do func() error) error {
 	return err
 }
 
-// SyncTo starts or completes the writing of the first length bytes, as the storage
-// does.
+// SyncTo starts or completes the writing of the bytes before the offset length, as
+// SyncTo of the storage does.
 func (f *failStopFile) SyncTo(length int64) (full bool, err error) {
 	err = f.write("sync", func() (err error) {
 		full, err = f.File.SyncTo(length)

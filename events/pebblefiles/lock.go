@@ -76,7 +76,7 @@ var (
 // The timing of a writer that waits for readers.
 const (
 	lockPause  = 5 * time.Millisecond // between two attempts to get the lock
-	lockNotice = time.Second          // delay until a waiting writer calls waiting
+	lockNotice = time.Second          // time after which Lock calls its argument waiting
 )
 
 // LockWait is the time that a writer waits for readers.

@@ -22,7 +22,7 @@ type Pinned struct {
 	path     string              // the folder
 	tables   map[string]vfs.File // open tables, by path
 	lock     io.Closer           // the shared lock; nil: no lock excludes a writer
-	found    []fileStamp         // the files in the folder at Pin
+	found    []fileStamp         // the files that Pin found in the folder
 	complete bool                // tables has every table
 }
 
@@ -82,9 +82,9 @@ func (p *Pinned) Release() error {
 	return err
 }
 
-// Settled reports whether the folder has not changed since Pin. This is so if the
-// Pinned holds the lock. Without a lock Settled compares the names, sizes and times
-// of the files. The caller calls it after it has opened the database.
+// Settled reports whether the folder has not changed since Pin. While the Pinned holds
+// the lock, the folder cannot change. Without a lock Settled compares the names, sizes
+// and times of the files. The caller calls Settled after it has opened the database.
 func (p *Pinned) Settled() bool {
 	if p.lock != nil {
 		return true
@@ -93,7 +93,7 @@ func (p *Pinned) Settled() bool {
 	return err == nil && slices.Equal(found, p.found)
 }
 
-// Holds reports whether the folder had a file of a database at Pin.
+// Holds reports whether the folder had a file of a database when Pin listed it.
 func (p *Pinned) Holds() bool {
 	return slices.ContainsFunc(p.found, func(f fileStamp) bool { return KindOf(f.name) != Other })
 }
@@ -166,10 +166,10 @@ const (
 	unsettledPause = 50 * time.Millisecond // between two attempts
 )
 
-// ReadPinned pins a database, calls open to open it through the Pinned, and releases the
-// lock. If no lock excludes writers and the folder changes during open, it closes the
-// value that open returned and retries, for a second. The caller closes the value first
-// and then the Pinned.
+// ReadPinned pins a database, opens it with the function open, and releases the lock. If
+// no lock excludes writers and the folder changes during open, ReadPinned closes the
+// opened value and retries, for a second; then it returns ErrLocked. The caller first
+// closes the value that open returned and then the Pinned.
 func ReadPinned[T io.Closer](ctx context.Context, storage vfs.FS, lock, dir string, open func(*Pinned) (T, error)) (opened T, p *Pinned, err error) {
 	var none T
 	for range unsettledTries {

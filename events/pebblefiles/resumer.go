@@ -24,8 +24,8 @@ type Resumer struct {
 	Paused  func()       // reports that the store takes no writes; called once for each pause
 	Resumed func()       // reports that the store takes writes again
 
-	// Exclusive calls reopen while no other operation uses the database. It does not call
-	// it if the store is closed.
+	// Exclusive calls reopen while no other operation uses the database. If the store is
+	// closed, it does not call reopen.
 	Exclusive func(reopen func())
 
 	Close        func()                   // closes the database if it is open
@@ -117,8 +117,8 @@ func (r *Resumer) reopen() bool {
 	return false
 }
 
-// lost reports whether the failure is permanent, so that only a new opening of the store
-// recovers.
+// lost reports whether the failure is permanent, so that writes resume only after the
+// store is opened anew.
 func (r *Resumer) lost() bool {
 	_, lost := r.FailStop.Failure()
 	return lost
@@ -130,7 +130,7 @@ func (r *Resumer) close() {
 	r.Close()
 }
 
-// open resets the fail-stop file system and opens the database.
+// open resets the fail-stop file system and opens the database with the given function.
 func (r *Resumer) open(open func() error) error {
 	storage, replay := r.Replay()
 	r.FailStop.Reset(storage)

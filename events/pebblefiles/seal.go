@@ -72,8 +72,8 @@ func sealEnd(text []byte) []byte {
 	return fmt.Appendf(text, "sum %08x\n", crc32.Checksum(text, castagnoli))
 }
 
-// isSealed reports whether a seal lists a file with this name. It lists no lock file,
-// no temporary file and not itself.
+// isSealed reports whether a seal lists a file with this name. A seal does not list the
+// lock file, temporary files and itself.
 func isSealed(name string) bool {
 	return name != "LOCK" && name != sealName && !strings.HasSuffix(name, ".new") && !strings.ContainsAny(name, " \n")
 }
@@ -96,16 +96,16 @@ func sumOf(storage vfs.FS, dir string, f File) (string, error) {
 	return fmt.Sprintf("%08x", sum.Sum32()), errors.Join(err, file.Close())
 }
 
-// Unseal compares the folder of a database with its seal before the database is
-// opened for writing. It then removes the list of files from the seal, durably,
-// because the database will change them. It returns the number in the seal, or 0
-// without a seal. The number stays in the seal until the next Seal, even if the
-// processes in between are killed.
+// Unseal compares the folder of a database with its seal before the database is opened
+// for writing. It then removes the list of files from the seal, durably, because the
+// database will change the files. It returns the number in the seal, or 0 without a
+// seal. The number stays in the seal until the next Seal, even if a process that opens
+// the database before then is killed.
 //
-// If a file differs, Unseal returns an [ErrDamaged] that names it, and keeps the
-// seal. It does not compare the files if a program that writes no seals has opened
-// the database since; it then only returns the number. For files of a newer version
-// it returns an [ErrNewerVersion].
+// If a file differs, Unseal returns an [ErrDamaged] that names the file, and keeps the
+// seal. If a program that writes no seals has opened the database since it was sealed,
+// Unseal does not compare the files and only returns the number. For files of a newer
+// version it returns an [ErrNewerVersion].
 func Unseal(storage vfs.FS, dir string) (end uint64, err error) {
 	end, ok, err := compareSeal(storage, dir)
 	if err != nil || !ok {

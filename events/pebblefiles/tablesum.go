@@ -21,11 +21,11 @@ const noSum = "-"
 // that closing a large database reads little of it.
 const summedBlocks = 16
 
-// tableSum returns a CRC-32C that distinguishes a table from another one of its name
-// and length, without reading all of it. A block ends with a trailer that holds its
-// checksum. tableSum covers the trailers of the first and the last block of records,
-// of some blocks between them, and of the blocks of metadata. It returns noSum if it
-// cannot read them.
+// tableSum returns a CRC-32C that distinguishes a table from another table with the same
+// name and length, without reading all of it. A block ends with a trailer that holds its
+// checksum. tableSum covers the trailers of the first and the last block of records, of
+// some blocks between them, and of the blocks of metadata. If these cannot be read, it
+// returns noSum.
 func tableSum(storage vfs.FS, path string) string {
 	ctx := context.Background()
 	readable, reader, err := openTable(ctx, storage, path)

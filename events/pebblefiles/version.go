@@ -10,10 +10,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// FormatVersion is the version of Pebble's files in new databases, to which an older
-// database is raised when it is opened for writing. A program that supports only an older
-// version cannot open it afterwards. It is fixed here, and does not follow the newest
-// version of a Pebble release: a test names its number.
+// FormatVersion is the version of Pebble's files. New databases have it, and opening an
+// older database for writing raises the database to it. A program that supports only an
+// older version cannot open the database afterwards. FormatVersion is fixed here, and
+// does not follow the newest version of a Pebble release: a test names its number.
 const FormatVersion = pebble.FormatValueSeparation
 
 // ErrNewerVersion means that the version of a database's files is newer than

@@ -117,8 +117,8 @@ func (c *PowerCutter[M]) Cuts() []Cut[M] {
 	return c.mu.cuts
 }
 
-// Check calls survives with each power cut so far. It logs the cut after which a test
-// failed, with the name of the history, and leaves out the later cuts.
+// Check calls the function survives with each power cut so far, until the test fails. It
+// logs the cut after which the test failed, with the name of the history.
 func (c *PowerCutter[M]) Check(t testing.TB, history string, survives func(Cut[M])) {
 	t.Helper()
 	for _, cut := range c.Cuts() {
@@ -128,8 +128,8 @@ func (c *PowerCutter[M]) Check(t testing.TB, history string, survives func(Cut[M
 	}
 }
 
-// report calls survives, and reports whether the test has not failed. It logs the cut
-// also if survives ends the test.
+// report calls the function survives with a cut, and reports whether the test has not
+// failed. It logs the cut of a failure, also if survives ends the test.
 func report[M any](t testing.TB, history string, cut Cut[M], survives func(Cut[M])) bool {
 	t.Helper()
 	defer func() {
