@@ -92,8 +92,8 @@ type checker struct {
 }
 
 // run checks the files, then opens the database read-only and checks its contents. It
-// holds the shared lock of the folder, so no writer changes the files. If the
-// database cannot be opened, it reports that and returns nil.
+// holds the shared lock of the folder, so no writer changes the files. If the database
+// cannot be opened, run reports this as a damage and returns nil.
 func (k *checker) run(ctx context.Context) error {
 	list, err := pebblefiles.List(k.fs, k.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -161,9 +161,9 @@ func (k *checker) open() (err error) {
 	return err
 }
 
-// checkHeaders verifies the format, each header and the blob of each header. It
-// reports an unreadable header and continues with the next one. It returns only the
-// cause of ctx.
+// checkHeaders verifies the format of the store, each header, and the blob of each
+// header. It reports an unreadable header and continues with the next one. It returns an
+// error only if ctx ends: the cause of ctx.
 func (k *checker) checkHeaders(ctx context.Context) error {
 	value, closer, err := k.db.Get(formatKey)
 	switch {

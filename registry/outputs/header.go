@@ -97,7 +97,8 @@ func chunkKey(blob uint64, chunk uint32) []byte {
 	return binary.BigEndian.AppendUint32(key, chunk)
 }
 
-// chunkSpan returns the range of the chunk keys of a blob; to is excluded.
+// chunkSpan returns the range of the chunk keys of a blob: the first key, and the key
+// after the last one.
 func chunkSpan(blob uint64) (from, to []byte) { return chunkKey(blob, 0), chunkKey(blob+1, 0) }
 
 // prefixEnd returns the least key that is greater than all keys with the prefix. It

@@ -54,11 +54,11 @@ func deleteChunks(b *pebble.Batch, h blobHeader) error {
 	return b.DeleteRange(from, to, nil)
 }
 
-// updateHeaders changes the headers of a settlement in one batch. It calls do for
-// each header; do adds its changes to the batch, and o decides whether the commit is
-// synced. It holds updates, so that no other change of headers comes between the read
-// and the commit. It returns the headers as they were before. A settlement without
-// blobs is no error.
+// updateHeaders changes the headers of a settlement in one batch. It calls do for each
+// header, and do adds its changes to the batch. The options o decide whether the commit
+// is synced. updateHeaders holds the mutex updates, so that no other change of headers
+// comes between the read and the commit. It returns the headers as they were before the
+// change. A settlement without blobs is no error.
 func (s *Store) updateHeaders(ctx context.Context, settlement domain.EventID, do func(*pebble.Batch, blobHeader) error, o *pebble.WriteOptions) ([]blobHeader, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -82,10 +82,11 @@ func (s *Store) updateHeaders(ctx context.Context, settlement domain.EventID, do
 	})
 }
 
-// Prune deletes the bytes of a blob and keeps its metadata, the name of the policy and
-// the time at. Both changes are durable when it returns. From then on all reads of the
-// blob, and Prune itself, return a [*PrunedError]. Prune returns an [ErrNotFound] for
-// an unknown ref.
+// Prune deletes the bytes of a blob. It keeps the metadata of the blob, and stores the
+// name of the policy and the time that the caller passes as at. The deletion and the
+// stored values are durable when Prune returns. From then on all reads of the blob, and
+// Prune itself, return a [*PrunedError]. Prune returns an [ErrNotFound] for an unknown
+// ref.
 func (s *Store) Prune(ctx context.Context, ref domain.Ref, policy string, at time.Time) (domain.Retained, error) {
 	retained, err := s.prune(ctx, ref, policy, at)
 	if err != nil {
@@ -94,8 +95,8 @@ func (s *Store) Prune(ctx context.Context, ref domain.Ref, policy string, at tim
 	return retained, nil
 }
 
-// prune does the work of Prune. Prune adds the name of the operation and the ref to
-// its errors.
+// prune does the work of Prune, which adds the name of the operation and the ref to the
+// errors of prune.
 func (s *Store) prune(ctx context.Context, ref domain.Ref, policy string, at time.Time) (domain.Retained, error) {
 	if len(policy) > math.MaxUint16 {
 		return domain.Retained{}, fmt.Errorf("policy name of %d bytes: the limit is %d", len(policy), math.MaxUint16)

@@ -112,8 +112,9 @@ func corruptionError(err error) error {
 	return redact(err)
 }
 
-// headerAt decodes the header at the position of an iterator. It returns an
-// ErrDamaged or an ErrFormat.
+// headerAt decodes the header at the position of an iterator. It returns an ErrFormat
+// for a header of an unknown format, and an ErrDamaged for any other header that it
+// cannot decode.
 func headerAt(iter *pebble.Iterator) (blobHeader, error) {
 	ref, err := parseHeaderKey(iter.Key())
 	if err != nil {
@@ -127,7 +128,7 @@ func headerAt(iter *pebble.Iterator) (blobHeader, error) {
 }
 
 // Verify reads a whole blob and compares it with its metadata. It returns an
-// [ErrDamaged] that names the difference, or an error of Open.
+// [ErrDamaged] that names the difference, or an error of [Store.Open].
 func (s *Store) Verify(ctx context.Context, ref domain.Ref) error {
 	o, err := s.Open(ctx, ref)
 	if err != nil {

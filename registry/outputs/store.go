@@ -396,10 +396,10 @@ func (s *Store) read(do func(*pebble.DB) error) error {
 	return do(s.handle.db)
 }
 
-// write calls do with the database, for a change. It returns nil only if no write of
-// the database has failed since it was opened: Pebble does not report failures of its
-// WAL. It returns an ErrBroken or ErrReadOnly without a call of do if the store takes
-// no writes. A change that returned an error may or may not be on the disk.
+// write calls do with the database, for a change. It returns nil only if no write of the
+// database has failed since it was opened: Pebble does not report failures of its WAL.
+// If the store takes no writes, write returns an ErrBroken or ErrReadOnly and does not
+// call do. A change that returned an error may or may not be on the disk.
 func (s *Store) write(do func(*pebble.DB) error) error {
 	return s.read(func(db *pebble.DB) error {
 		if err := s.broken(); err != nil {

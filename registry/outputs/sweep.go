@@ -65,9 +65,9 @@ func (s *Store) sweepUnrecorded(ctx context.Context, recorded func(context.Conte
 	return nil
 }
 
-// sweepSettlement calls recorded with a settlement. If the log has the settlement
-// event, it confirms the unconfirmed blobs of the settlement. Otherwise it deletes
-// those from before the opening of the store.
+// sweepSettlement calls recorded with a settlement. If the log has the settlement event,
+// sweepSettlement confirms the unconfirmed blobs of the settlement. Otherwise it deletes
+// them, except the blobs that are newer than the opening of the store.
 func (s *Store) sweepSettlement(ctx context.Context, id domain.EventID, recorded func(context.Context, domain.EventID) (bool, error), swept *Swept) error {
 	named, err := recorded(ctx, id)
 	if err != nil {
@@ -125,9 +125,10 @@ func (s *Store) sweepChunks(ctx context.Context, swept *Swept) error {
 	}
 }
 
-// firstBlob returns the lowest number of a blob with chunks that is at least from and
-// below firstNew. It returns firstNew if there is no such blob. size is the total
-// size of the chunks of the blob, and 0 if the blob is in named.
+// firstBlob returns the lowest blob number that has chunks and is not less than the
+// argument from. It returns firstNew if there is no such number below firstNew. size is
+// the total size of the chunks of the blob; it is 0 for a blob in the set named, whose
+// chunks have a header.
 func (s *Store) firstBlob(from uint64, named map[uint64]struct{}) (id uint64, size int64, err error) {
 	id = s.firstNew
 	err = s.read(func(db *pebble.DB) error {
