@@ -24,8 +24,8 @@ type FolderWorkspace struct {
 	outputs *outputs.Store
 }
 
-// OpenFolder opens the store in dir, starts a process of program in it, recovers what
-// dead processes left open, and opens a workspace. It creates a missing folder. The
+// OpenFolder opens the store in dir, starts a process named program in it, recovers the
+// work of dead processes, and opens a workspace. It creates a missing folder. The
 // ledger command can read the folder. The caller closes the result. OpenFolder returns
 // the errors of [Start], [Process.Open] and embedded.Open, such as events.ErrInUse if
 // another process has locked the folder.

@@ -24,10 +24,11 @@ type referencedOutput struct {
 	stream events.Stream
 }
 
-// ReferencedOutputs collects the outputs that the settlements of a log reference, record
-// by record. It excludes pruned outputs. It also excludes the outputs of a process that
-// stores them on its own node: a process with a lease whose ProcessStarted does not
-// record that its outputs are in the store. It belongs to one goroutine.
+// ReferencedOutputs collects the outputs that the settlements of a log reference. Add
+// takes the records of the log one by one. ReferencedOutputs leaves out pruned outputs.
+// It also leaves out the outputs of a process that stored them on its own node and not
+// in the store: a process with a lease whose ProcessStarted does not have InStore set.
+// It belongs to one goroutine.
 type ReferencedOutputs struct {
 	byRef     map[domain.Ref]referencedOutput
 	order     []domain.Ref
@@ -82,16 +83,16 @@ func (n *ReferencedOutputs) Add(e events.Entry) {
 	}
 }
 
-// A MissingOutput is an output that a settlement references and the store of outputs
-// lacks or has with other content.
+// A MissingOutput is an output that a settlement references, and that the store of
+// outputs either does not have or has with other content.
 type MissingOutput struct {
 	Ref    domain.Ref
 	Stream events.Stream // of the settlement
 	Reason string
 }
 
-// Missing returns the referenced outputs that are not in known, or differ there in size
-// or digest, in the order of the log.
+// Missing returns the referenced outputs that known does not contain, or contains with
+// another size or digest. They have the order of the log.
 func (n *ReferencedOutputs) Missing(known map[domain.Ref]domain.Retained) (lost []MissingOutput) {
 	for _, ref := range n.order {
 		want, ok := n.byRef[ref]
@@ -110,12 +111,11 @@ func (n *ReferencedOutputs) Missing(known map[domain.Ref]domain.Retained) (lost 
 	return lost
 }
 
-// BackupOutputs are the outputs of a backup. It checks them against the log of the
-// backup.
+// BackupOutputs checks the outputs of a backup against the log of the backup.
 type BackupOutputs struct{ *outputs.Store }
 
-// Missing returns the references in records whose outputs the copy in dir lacks. It
-// returns the first error of records.
+// Missing returns the references to outputs in records that the copy of the outputs in
+// dir does not contain. It returns the first error of records.
 func (BackupOutputs) Missing(ctx context.Context, dir string, records iter.Seq2[events.Entry, error]) ([]string, error) {
 	named := NewReferencedOutputs()
 	for e, err := range records {
@@ -135,17 +135,19 @@ func (BackupOutputs) Missing(ctx context.Context, dir string, records iter.Seq2[
 	return names, nil
 }
 
-// outputsIDKey is the name of the checkpoint that stores the ID of the outputs which
-// belong to a log.
+// outputsIDKey is the name of the checkpoint in which a log has the ID of its store of
+// outputs.
 const outputsIDKey = "store/outputs"
 
-// OpenOutputs opens the outputs in the folder dir of the open store log. The caller
-// closes them.
+// OpenOutputs opens the store of outputs in the subfolder OutputsFolder of dir, the
+// folder of the open store log. It creates a missing subfolder. The caller closes the
+// result.
 //
-// OpenOutputs compares the ID of the outputs with the ID that the log was last opened
-// with. If they differ and the outputs lack one that the log references, it returns
-// storedir.ErrIncomplete: the subfolder was lost or emptied, or belongs to another store.
-// It does not create a new subfolder in place of a lost one.
+// A store of outputs has an ID, and a checkpoint of the log has the ID of the store of
+// outputs that was opened last. If the IDs differ, or the subfolder is missing or empty
+// although the log has such a checkpoint, OpenOutputs checks that the subfolder has
+// every output that the log references. If one is missing, it returns
+// storedir.ErrIncomplete and creates no subfolder. Otherwise it saves the new ID.
 func OpenOutputs(ctx context.Context, log *embedded.Store, dir string, logger *slog.Logger) (*outputs.Store, error) {
 	path := filepath.Join(dir, OutputsFolder)
 	bound, err := savedOutputsID(ctx, log)
@@ -167,9 +169,9 @@ func OpenOutputs(ctx context.Context, log *embedded.Store, dir string, logger *s
 	return kept, nil
 }
 
-// ReadOutputs opens the outputs in the folder dir of a store that is open for reading
-// only. It returns storedir.ErrIncomplete in the same cases as OpenOutputs. The caller
-// closes them.
+// ReadOutputs opens the store of outputs in the subfolder OutputsFolder of dir, for a
+// log that is open for reading only. It returns storedir.ErrIncomplete in the same
+// cases as OpenOutputs. The caller closes the result.
 func ReadOutputs(ctx context.Context, log *embedded.Store, dir string, logger *slog.Logger) (*outputs.Store, error) {
 	path := filepath.Join(dir, OutputsFolder)
 	bound, err := savedOutputsID(ctx, log)
@@ -190,8 +192,9 @@ func ReadOutputs(ctx context.Context, log *embedded.Store, dir string, logger *s
 	return kept, nil
 }
 
-// saveOutputsID stores the ID of the outputs as a checkpoint of the log. If the log has
-// another ID, it first checks that the outputs are complete.
+// saveOutputsID saves the ID of kept, an open store of outputs, in a checkpoint of the
+// log. bound is the ID that the log has, or empty. If bound is another ID,
+// saveOutputsID first checks that kept has every output that the log references.
 func saveOutputsID(ctx context.Context, log *embedded.Store, path string, kept *outputs.Store, bound string) error {
 	id, err := kept.ID()
 	if err != nil || id == bound {
@@ -215,8 +218,8 @@ func missingOrEmpty(dir string) bool {
 	return errors.Is(err, os.ErrNotExist) || err == nil && len(entries) == 0
 }
 
-// savedOutputsID returns the ID of the outputs that the log was last opened with, or an
-// empty text if the log has no such checkpoint.
+// savedOutputsID returns the ID that the checkpoint outputsIDKey of the log has, or an
+// empty text if that checkpoint is missing or cannot be read.
 func savedOutputsID(ctx context.Context, log *embedded.Store) (id string, err error) {
 	data, err := log.LoadCheckpoint(ctx, outputsIDKey)
 	if err != nil || json.Unmarshal(data, &id) != nil {
@@ -225,9 +228,9 @@ func savedOutputsID(ctx context.Context, log *embedded.Store) (id string, err er
 	return id, nil
 }
 
-// checkComplete returns storedir.ErrIncomplete if the outputs lack one that the log
-// references. kept is nil for a missing subfolder. The check ends at the first damaged
-// record.
+// checkComplete returns storedir.ErrIncomplete if kept, the store of outputs, does not
+// have an output that the log references. kept is nil for a missing subfolder. The
+// check ends at the first damaged record.
 func checkComplete(ctx context.Context, log *embedded.Store, path string, kept *outputs.Store) error {
 	named := NewReferencedOutputs()
 	for e, err := range log.Scan(ctx, events.Query{Filter: outputKinds}) {

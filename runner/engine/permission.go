@@ -99,9 +99,9 @@ func (r *permissionRecorder) Saved(ctx context.Context, a permission.Approval) e
 	})
 }
 
-// Revoke records in the stream of this process that approvals are revoked, by whom and
-// why, and removes them from the workspaces of this process. It stops at the first error
-// of the store; the approvals before it are revoked.
+// Revoke records in the stream of this process that a person revoked approvals for a
+// reason. It also removes the approvals from the workspaces of this process. It stops
+// at the first error of the store; the approvals before that one are revoked.
 func (p *Process) Revoke(ctx context.Context, revoked []SavedApproval, person, reason string) error {
 	for _, a := range revoked {
 		e := events.ApprovalRevoked{Location: a.Location, Action: a.Action, Resource: a.Resource, Person: person, Reason: reason}
@@ -118,8 +118,8 @@ func (p *Process) Revoke(ctx context.Context, revoked []SavedApproval, person, r
 	return nil
 }
 
-// approvalsAt returns the approvals of a location. All workspaces of the process in that
-// location share the set.
+// approvalsAt returns the approvals of a location. All workspaces of the process with
+// that location share the returned value.
 func (p *Process) approvalsAt(location string, saved *SavedApprovals) *permission.Approvals {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,8 +140,8 @@ func (w *Workspace) looping(ctx context.Context, inv domain.Invocation, found ev
 	})
 }
 
-// showLoop returns the preview of a question about a loop: the calls of one repetition
-// with their inputs, from the log of the session.
+// showLoop returns the preview of a permission request about a loop. The preview has
+// the calls of one repetition with their inputs, from the log of the session.
 func (w *Workspace) showLoop(ctx context.Context, inv domain.Invocation, found events.LoopDetected) (domain.Preview, error) {
 	s, err := w.Conversation(ctx, inv.Session)
 	if err != nil {

@@ -35,16 +35,16 @@ type ProcessConfig struct {
 	// recorded reports whether the log contains a settlement. The recovery of Start calls
 	// SweepOutputs when no other process may be alive. Nil: recovery removes no output.
 	SweepOutputs func(ctx context.Context, recorded func(context.Context, domain.EventID) (bool, error)) error
-	// InStore reports that Outputs is the subfolder in the folder of the store. The start
-	// of the process records it, so that a backup or a check of the folder reports lost
-	// outputs of this process as missing.
+	// InStore reports that Outputs is the store of outputs in the folder of the
+	// ledger's store. The start event of the process records it, so that a backup or a
+	// check of the folder reports lost outputs of this process as missing.
 	InStore bool
 	// ID is the ID under which the process goes on record. Zero: a new one.
 	ID domain.ProcessID
 	// Program and Version name the program in the record of the process.
 	Program, Version string
-	// Address is where other processes fetch the outputs that this one keeps,
-	// as http://HOST:PORT or https://HOST:PORT. Empty: nowhere.
+	// Address is http://HOST:PORT or https://HOST:PORT at which other processes fetch
+	// the outputs of this process. Empty: they cannot fetch them.
 	Address string
 	// Lease is the time for which each renewal keeps the process alive, in a store that
 	// other processes may have open. Zero: no other process has the store open, as with
@@ -53,8 +53,8 @@ type ProcessConfig struct {
 	// Recover makes Start recover the work of dead processes in a store with a Lease.
 	// Without a Lease, Start always recovers.
 	Recover bool
-	// AdjustLiveness may change which processes count as dead, living or unknown before
-	// recovery. It is called once, and an error of it ends Start. Nil: no change.
+	// AdjustLiveness may change which processes count as dead, living or unknown. Each
+	// recovery calls it once, and fails if it returns an error. Nil: no change.
 	AdjustLiveness func(*runner.Liveness) error
 }
 
@@ -164,9 +164,9 @@ func (p *Process) record(ctx context.Context, e events.Event) error {
 }
 
 // Close waits up to registry.DefaultGrace for running tools, closes the open layers,
-// stops renewing the lease, and records that the process stopped. It does so even if ctx
-// has ended. It does not close the store. It takes every step, also after an error, and
-// joins the errors.
+// stops renewing the lease, and records that the process stopped. Close takes all of
+// these steps even if ctx has ended or a step fails, and joins the errors. It does not
+// close the store.
 func (p *Process) Close(ctx context.Context) error {
 	errs := []error{p.waitForTools(ctx)}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), registry.DefaultGrace)
@@ -187,17 +187,18 @@ func (p *Process) waitForTools(ctx context.Context) error {
 	return p.layers.Wait(ctx)
 }
 
-// Recover settles the open calls, dismisses the open permission requests and closes the
-// layers of processes that died since Start. It does not touch the sessions of this
-// process. It sweeps no outputs, because a running call of this process may have stored
-// one and not recorded its settlement yet; the recovery of a later Start sweeps them. A
-// process that takes over a shared folder calls Recover.
+// Recover recovers the work of processes that died since Start: it settles their open
+// calls, dismisses their open permission requests and closes their layers. It does not
+// touch the sessions of this process. It does not sweep outputs, because a running call
+// of this process may have stored an output whose settlement is not recorded yet; the
+// recovery of a later Start sweeps. A process that takes over a shared folder calls
+// Recover.
 func (p *Process) Recover(ctx context.Context) (RecoveryResult, error) { return p.recover(ctx, nil) }
 
-// recover folds the catalog, the calls and the processes, classifies the processes by
-// their leases, settles the work of the dead ones, and calls sweep if it is not nil and
-// no other process may be alive. The caller passes sweep only if this process has stored
-// no outputs yet.
+// recover folds the catalog, the calls and the processes from the log. It finds the
+// dead processes by their leases and settles their work. If sweep is not nil, recover
+// then calls sweep, unless another process is alive or a session could not be
+// recovered. The caller passes sweep only if this process has stored no outputs yet.
 func (p *Process) recover(ctx context.Context, sweep func(context.Context) error) (done RecoveryResult, err error) {
 	l, checkpoints := p.config.Ledger, p.config.Checkpoints
 	var w runner.Orphans
@@ -253,8 +254,8 @@ func (p *Process) sweep(ctx context.Context) error {
 	return nil
 }
 
-// settlements returns the IDs of the events that are settlements, or are of an unknown
-// kind.
+// settlements returns the IDs of all settlement events in the log, and of all events of
+// an unknown kind.
 func (p *Process) settlements(ctx context.Context) (map[domain.EventID]bool, error) {
 	settled := events.CallSettled{}.Kind()
 	ids := map[domain.EventID]bool{}
@@ -269,8 +270,9 @@ func (p *Process) settlements(ctx context.Context) (map[domain.EventID]bool, err
 	return ids, nil
 }
 
-// otherOwner returns another process that may be alive and opened one of these layers,
-// or the zero ID. It reads the log on every call, because processes start and stop.
+// otherOwner returns another process that may be alive and that opened one of the
+// layers, or the zero ID. It reads the log on every call, because processes start and
+// stop.
 func (p *Process) otherOwner(ctx context.Context, layers []domain.LayerID) (domain.ProcessID, error) {
 	if !p.sharesStore() {
 		return domain.ProcessID{}, nil

@@ -64,7 +64,7 @@ func (p *Process) Open(ctx context.Context, config WorkspaceConfig) (*Workspace,
 	return w, nil
 }
 
-// open implements Open without the context of its errors.
+// open is Open without the operation's name in its errors.
 func (p *Process) open(ctx context.Context, config WorkspaceConfig) (*Workspace, error) {
 	if config.Location == "" {
 		return nil, fmt.Errorf("%w: Location is empty", ErrBadConfig)
@@ -105,8 +105,8 @@ func (p *Process) open(ctx context.Context, config WorkspaceConfig) (*Workspace,
 	return w, nil
 }
 
-// register makes the tools with the gate of the workspace and registers them in its
-// layer.
+// register calls tools with the gate of the workspace, and registers the returned tools
+// in the layer of the workspace.
 func (w *Workspace) register(ctx context.Context, tools func(*permission.Gate) (registry.Tools, error)) error {
 	if tools == nil {
 		return nil
@@ -118,9 +118,9 @@ func (w *Workspace) register(ctx context.Context, tools func(*permission.Gate) (
 	return w.Layer.Scope().Register(ctx, made)
 }
 
-// Run runs a session until it needs a prompt or has ended, as [runner.Runner.Run] does
-// and with its errors. It also ends, with runner.ErrLeaseLost, when the process loses
-// its lease.
+// Run runs a session until it needs a prompt or has ended, as [runner.Runner.Run] does,
+// and returns the same errors. If the process loses its lease, Run returns
+// runner.ErrLeaseLost.
 func (w *Workspace) Run(ctx context.Context, session domain.SessionID) error {
 	alive, cancel := w.Process.LeaseContext(ctx)
 	defer cancel()

@@ -31,9 +31,9 @@ type Config struct {
 	IdleTimeout time.Duration
 	// Retry is how long retryable errors are retried. Zero: 2 s; negative: not at all.
 	Retry time.Duration
-	// Colocated is set if the local store and the log are in one folder. Only
-	// OpenNodes uses it. A process without a lease had the whole folder to itself, so
-	// each of its blobs is in the local store or lost.
+	// Colocated is set if the local store and the log are in one folder. Only OpenNodes
+	// uses it. A process without a lease had this folder to itself, so each blob of
+	// that process is in the local store or lost.
 	Colocated bool
 }
 
@@ -41,9 +41,9 @@ type Config struct {
 // use. All of its errors have the node's address. The caller of Open closes it.
 //
 // An idempotent request is repeated with backoff after a retryable error. Keep and
-// Prune are not idempotent by themselves, so they first find out the result of the
-// attempt that failed. Two limits end a request: the context, and the idle timeout,
-// which restarts whenever data moves.
+// Prune are not idempotent: after a failed attempt, they first ask the node whether
+// that attempt took effect. A request ends when its context ends, or when no data has
+// moved for the idle timeout.
 type Client struct {
 	// address is the address of the node without credentials.
 	address string
@@ -64,10 +64,10 @@ var _ BlobStore = (*Client)(nil)
 // the transfer.
 const waitForContinue = 5 * time.Second
 
-// Open returns a client of the node at an address, http://HOST:PORT or
-// https://HOST:PORT with an optional path. It returns an [ErrBadAddress] for any
-// other, and for one at which the password would travel unencrypted to another
-// machine. Open sends no request; the caller closes the Client.
+// Open returns a client of the node at an address: http://HOST:PORT or
+// https://HOST:PORT, with an optional path. It returns an [ErrBadAddress] for an
+// address in another form, and for an address to which the password would travel
+// unencrypted over the network. Open sends no request; the caller closes the Client.
 func Open(address string, cfg Config) (*Client, error) {
 	base, err := url.Parse(address)
 	if err != nil {
@@ -135,8 +135,9 @@ const (
 	maxPause   = 500 * time.Millisecond
 )
 
-// do sends an idempotent request and passes the response to use. It repeats both with
-// backoff after a retryable error of the request or of use. It returns the last error.
+// do sends an idempotent request and passes the response to use. After a retryable
+// error of the request or of use, it sends the request again with backoff. It returns
+// the last error.
 func (c *Client) do(ctx context.Context, q request, use func(http.Header, io.Reader) error) error {
 	wait := c.newBackoff()
 	for {
@@ -148,9 +149,9 @@ func (c *Client) do(ctx context.Context, q request, use func(http.Header, io.Rea
 }
 
 // newBackoff returns a function that waits before the next attempt and returns true.
-// It returns false without a further attempt if the client was closed, the context
-// ended, or the retry time, which begins with the first failure, would end before the
-// attempt.
+// The function returns false if no attempt may follow: the client is closed, the
+// context ends during the wait, or the wait would end after the retry time. The retry
+// time begins with the first failure.
 func (c *Client) newBackoff() func(context.Context) bool {
 	var end time.Time
 	pauses := backoff.NewExponentialBackOff()
@@ -175,9 +176,9 @@ func (c *Client) newBackoff() func(context.Context) bool {
 }
 
 // retryable reports whether another attempt may succeed soon: the node is starting or
-// stopping, or the connection broke, or the data changed in transit. It returns false
-// for a node that was idle until the timeout, since another attempt could wait as
-// long, and for a rejected certificate.
+// stopping, the connection broke, or the data changed in transit. It returns false for
+// a rejected certificate, and for a node that was idle until the timeout, since another
+// attempt could take as long.
 func retryable(err error) bool {
 	if _, wrong := errors.AsType[*tls.CertificateVerificationError](err); wrong || errors.Is(err, errIdle) {
 		return false
@@ -186,8 +187,8 @@ func retryable(err error) bool {
 }
 
 // attempt sends a request once and passes the response to use. It returns the error of
-// use, the error that the response reports, ErrUnreachable, the cause of ctx, or
-// outputs.ErrClosed after Close. The body is valid during use only.
+// use, the error that the response reports, ErrUnreachable, the cause of ctx, or, after
+// Close, outputs.ErrClosed. use must not keep the body.
 func (c *Client) attempt(ctx context.Context, q request, use func(http.Header, io.Reader) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -254,9 +255,9 @@ func (c *Client) responseError(a *http.Response) error {
 		c.address, ErrNotANode, truncate(a.Header.Get(protocolHeader)), truncate(a.Status), protocol)
 }
 
-// unreachable returns the error of a response that is missing or incomplete: the cause
-// of the ended ctx, otherwise an ErrUnreachable. attempt is the context of the HTTP
-// request, which the idle timer may have ended.
+// unreachable returns the error for a response that is missing or incomplete: the cause
+// of ctx if ctx has ended, and otherwise an ErrUnreachable. The argument attempt is the
+// context of the HTTP request, which the idle timer may have ended.
 func (c *Client) unreachable(ctx, attempt context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -271,16 +272,17 @@ func (c *Client) unreachable(ctx, attempt context.Context, err error) error {
 // nor received data for the whole timeout.
 var errIdle = errors.New("no data from the node")
 
-// An idleTimer cancels a request after the node was idle for the timeout. It is paused
-// while the client itself works, for example while it reads the caller's reader.
+// An idleTimer cancels a request after the node has sent and received no data for the
+// timeout. It is paused while the client itself works, for example while it reads the
+// caller's reader.
 type idleTimer struct {
 	timeout time.Duration
 	timer   *time.Timer
 	cancel  context.CancelCauseFunc
 }
 
-// withIdleTimeout returns a context and a running idleTimer, which cancels the
-// context with errIdle when the timeout passes. The caller must call end of the
+// withIdleTimeout returns a context and a running idleTimer, which cancels the context
+// with errIdle when the timeout passes. The caller must call the method end of the
 // timer.
 func withIdleTimeout(ctx context.Context, timeout time.Duration) (context.Context, *idleTimer) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -292,7 +294,7 @@ func withIdleTimeout(ctx context.Context, timeout time.Duration) (context.Contex
 // begin starts the timer anew: the node must send or receive data within the timeout.
 func (t *idleTimer) begin() { t.timer.Reset(t.timeout) }
 
-// pause stops the timer until the next begin.
+// pause stops the timer until begin is called.
 func (t *idleTimer) pause() { t.timer.Stop() }
 
 // end stops the timer and releases the context.
@@ -333,8 +335,8 @@ func (c *Client) Confirm(ctx context.Context, settlement domain.EventID) error {
 	return nil
 }
 
-// Drop is [outputs.Store.Drop] at the node. It is repeated after a retryable error,
-// too.
+// Drop is [outputs.Store.Drop] at the node. Dropping twice has no further effect, so it
+// is repeated after a retryable error.
 func (c *Client) Drop(ctx context.Context, settlement domain.EventID) error {
 	if err := c.do(ctx, request{method: http.MethodDelete, path: "/v1/settlements/" + settlement.String()}, ignoreBody); err != nil {
 		return fmt.Errorf("drop the outputs of %v: %w", settlement, err)
@@ -373,8 +375,8 @@ func (c *Client) Prune(ctx context.Context, ref domain.Ref, policy string, at ti
 	}
 }
 
-// Stat is [outputs.Store.Stat] at the node. For a pruned blob it returns the metadata
-// as well as the error.
+// Stat is [outputs.Store.Stat] at the node. For a pruned blob it returns both the
+// metadata and an outputs.PrunedError.
 func (c *Client) Stat(ctx context.Context, ref domain.Ref) (domain.Retained, error) {
 	retained, err := c.stat(ctx, ref)
 	if err != nil {
@@ -383,7 +385,7 @@ func (c *Client) Stat(ctx context.Context, ref domain.Ref) (domain.Retained, err
 	return retained, nil
 }
 
-// stat is Stat without the text of the operation in its errors.
+// stat is Stat without the operation's name in its errors.
 func (c *Client) stat(ctx context.Context, ref domain.Ref) (retained domain.Retained, err error) {
 	if err := valid(ref); err != nil {
 		return retained, err
@@ -406,8 +408,8 @@ func valid(ref domain.Ref) error {
 	return nil
 }
 
-// retained decodes the metadata in the headers of a response. It returns an
-// ErrNotANode if they are missing, malformed or of another blob.
+// retained decodes the metadata in the headers of a response. It returns an ErrNotANode
+// if the headers are missing or malformed, or describe another blob than ref.
 func (c *Client) retained(ref domain.Ref, h http.Header) (domain.Retained, error) {
 	r, err := decodeRetained(h.Get(retainedHeader))
 	if err == nil && r.Ref != ref {

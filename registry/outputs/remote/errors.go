@@ -17,8 +17,8 @@ import (
 // The errors of this package. Match them with errors.Is. The package doc describes
 // each.
 var (
-	// ErrUnreachable reports that a node does not respond, or that the connection to it
-	// breaks. The node may have executed the request.
+	// ErrUnreachable reports that a node does not respond, or that the connection to
+	// the node breaks. The node may have executed the request.
 	ErrUnreachable = errors.New("node cannot be reached")
 	// ErrNotANode reports a response that is not one of this version of the protocol.
 	ErrNotANode = errors.New("server is not a ledger node that this program understands")
@@ -33,16 +33,17 @@ var (
 	ErrBadAddress = errors.New("address of a node is not valid")
 )
 
-// An errorCode is the name of an error on the wire, and the HTTP status of a response
-// with it. The names are part of the protocol and do not change.
+// An errorCode is the name of an error in the header Ledger-Error, with the HTTP status
+// of a response that reports this error. The names are part of the protocol and do not
+// change.
 type errorCode struct {
 	code   string
 	err    error
 	status int
 }
 
-// errorCodes are all errors that keep their identity on the wire. An error can match
-// several of them; the first one that it matches gives the status of the response.
+// errorCodes are all errors that a client recognises by errors.Is. An error can match
+// several of them; the first match gives the status of the response.
 var errorCodes = []errorCode{
 	{"not_found", outputs.ErrNotFound, http.StatusNotFound},
 	{"pruned", outputs.ErrPruned, http.StatusGone},
@@ -61,8 +62,9 @@ var errorCodes = []errorCode{
 // maxText is the greatest length in bytes of an error text on the wire.
 const maxText = 4 << 10
 
-// encodeError returns the Ledger-Error of an error and the status of the response. An
-// error that matches no code has its text only, and the status 500.
+// encodeError returns the value of the header Ledger-Error for an error, and the status
+// of the response. For an error that matches no code, the value has only the text of
+// the error, and the status is 500.
 func encodeError(err error) (text string, status int) {
 	form, status := url.Values{"text": {truncate(err.Error())}}, http.StatusInternalServerError
 	for _, w := range slices.Backward(errorCodes) {
@@ -87,8 +89,9 @@ func truncate(text string) string {
 	return text
 }
 
-// A remoteError is an error that a node returned. It has the text of the original and
-// wraps its sentinels, so that errors.Is gives the same result at the client.
+// A remoteError is an error that a node returned. It has the text of the error at the
+// node and wraps the same sentinels, so that errors.Is gives the same result at the
+// client.
 type remoteError struct {
 	text string
 	is   []error

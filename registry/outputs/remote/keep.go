@@ -14,16 +14,17 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// Keep is [outputs.Store.Keep] at the node. After an attempt that failed in transit:
+// Keep is [outputs.Store.Keep] at the node. An attempt fails in transit if the
+// connection breaks or the response is lost. After such an attempt:
 //
-//   - If r was read to its end, Keep asks the node for the blob, and succeeds if the
-//     node has these bytes.
+//   - If r was read to its end, Keep asks the node for the metadata of the blob. It
+//     succeeds if the node has stored the same bytes.
 //   - If no byte of r was read, Keep repeats the attempt.
-//   - If r is an io.Seeker, Keep rewinds it to its offset at the call and repeats the
-//     attempt.
+//   - If r is an io.Seeker, Keep seeks r to the offset that r had when Keep was called,
+//     and repeats the attempt.
 //
-// Any other failed attempt is an outputs.ErrNotKept and an [ErrUnreachable]; the node
-// may still have the blob, unconfirmed.
+// If none of these applies, Keep returns an error that matches outputs.ErrNotKept and
+// usually [ErrUnreachable]. The node may then have the blob, unconfirmed.
 func (c *Client) Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
 	retained, err := c.keep(ctx, ref, mime, r)
 	if err != nil && !errors.Is(err, outputs.ErrExists) && !errors.Is(err, outputs.ErrNotKept) {
@@ -35,7 +36,7 @@ func (c *Client) Keep(ctx context.Context, ref domain.Ref, mime string, r io.Rea
 	return retained, nil
 }
 
-// keep is Keep without the text of the operation in its errors.
+// keep is Keep without the operation's name in its errors.
 func (c *Client) keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
 	if err := valid(ref); err != nil {
 		return domain.Retained{}, err
@@ -73,22 +74,22 @@ type keepOperation struct {
 	ref    domain.Ref
 	mime   string
 	r      io.Reader
-	// seeker is r if it can seek, and start its offset at the call. Nil: r can be read
-	// once.
+	// seeker is r if r can seek, and start is the offset that r had when Keep was
+	// called. Nil: r can be read only once.
 	seeker io.Seeker
 	start  int64
-	// uncertain is set when an attempt failed in transit, so that the node may have
-	// the blob.
+	// uncertain is set after an attempt failed in transit: the node may have stored the
+	// blob.
 	uncertain bool
 	// consumed is set when bytes of r were read.
 	consumed bool
-	// complete has the metadata of all bytes of r, once r was read to its end. Nil: it
-	// was not.
+	// complete has the metadata of all bytes of r. Nil: r was not yet read to its end.
 	complete *domain.Retained
 }
 
-// attempt sends the blob once. It returns the error of r if reading r failed, and
-// ErrChecksum if the node stored other bytes than r has.
+// attempt sends the blob once. It returns the error of r if reading r failed, an
+// ErrChecksum if the node stored other bytes than r has, and otherwise the error of the
+// request.
 func (k *keepOperation) attempt(ctx context.Context) (retained domain.Retained, err error) {
 	out := &requestBody{ctx: ctx, count: outputs.NewDigester()}
 	out.mu.r = k.r
@@ -114,10 +115,10 @@ func (k *keepOperation) attempt(ctx context.Context) (retained domain.Retained, 
 	return retained, err
 }
 
-// resolve prepares the next attempt after one that failed in transit. If all bytes
-// were sent, it first asks the node whether the blob was stored. It returns true, with
-// the result of Keep, if the operation is over. Otherwise it rewinds r and returns
-// false.
+// resolve decides how Keep continues after the error failed, with which an attempt
+// failed in transit. If all bytes were sent, it first asks the node whether the blob
+// was stored. It returns true, and the result of Keep, if Keep is over. Otherwise it
+// rewinds r for another attempt and returns false.
 func (k *keepOperation) resolve(ctx context.Context, failed error) (domain.Retained, bool, error) {
 	if k.complete != nil {
 		kept, err := k.client.stat(ctx, k.ref)
@@ -175,8 +176,8 @@ type requestBody struct {
 // does.
 var errDetached = errors.New("the output is not sent any more")
 
-// Read reads from the caller's reader. It holds mu meanwhile, so that detach waits for
-// it. The idle timer is paused, since a slow reader is no fault of the node.
+// Read reads from the caller's reader. Read holds mu meanwhile, so that detach waits
+// for Read. The idle timer is paused, since a slow reader is no fault of the node.
 func (o *requestBody) Read(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

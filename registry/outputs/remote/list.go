@@ -34,10 +34,11 @@ func (c *Client) Unconfirmed(ctx context.Context) iter.Seq2[domain.EventID, erro
 // errLoopEnded ends a list whose loop body left the loop.
 var errLoopEnded = errors.New("the loop over a remote output was left")
 
-// list yields the lines of a list, which are in the order of compare. If the
-// connection breaks, it requests the whole list again and skips the values up to the
-// last one yielded, so each value is yielded once. The retry time begins anew whenever
-// an attempt made progress. An error is yielded once, last.
+// list yields the values of a list, which the node sends in the order of compare, one
+// on each line. If the connection breaks, list requests the whole list again and skips
+// the values up to the last one yielded, so it yields each value once. The retry time
+// begins anew after every attempt that yielded a new value. An error is yielded once,
+// last.
 func list[T any](ctx context.Context, c *Client, path string, parse func(string) (T, error), compare func(a, b T) int) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var last *T

@@ -21,9 +21,9 @@ type Location struct {
 	// ID if the log does not contain that event.
 	Process events.ProcessStarted
 	// Addresses are the addresses of nodes that may have the blob, the most likely
-	// first. The address of the process comes first. Later processes of its host
-	// follow, the latest first, since one of them may have the store open now.
-	// Processes with a stop event in the log come last.
+	// first: the address of the process that settled the call, and then those of later
+	// processes of its host, the latest first, since one of them may have the store
+	// open now. Processes with a stop event in the log come after all others.
 	Addresses []string
 }
 
@@ -62,7 +62,7 @@ func Locate(ctx context.Context, ledger *events.Ledger, ref domain.Ref) (Locatio
 	return o, nil
 }
 
-// locate is Locate without the text of the operation in its errors.
+// locate is Locate without the operation's name in its errors.
 func locate(ctx context.Context, ledger *events.Ledger, ref domain.Ref) (o Location, err error) {
 	session, err := streamOf(ctx, ledger, ref.Settlement())
 	if err != nil {
@@ -103,8 +103,9 @@ func addressesOf(ctx context.Context, ledger *events.Ledger, process domain.Proc
 	return own, rankAddresses(append([]events.ProcessStarted{own}, later...), ended), nil
 }
 
-// rankAddresses returns the distinct addresses of processes, at most maxAddresses. The
-// processes that have not ended come first. Within both groups the order of all stays.
+// rankAddresses returns the distinct addresses of the processes in all, at most
+// maxAddresses. Processes that are not in ended come first. Apart from that, the
+// addresses have the order of all.
 func rankAddresses(all []events.ProcessStarted, ended map[domain.ProcessID]bool) (addresses []string) {
 	for _, gone := range []bool{false, true} {
 		for _, p := range all {
@@ -136,9 +137,9 @@ func streamOf(ctx context.Context, ledger *events.Ledger, settlement domain.Even
 	return "", fmt.Errorf("%w: its settlement is not on record", outputs.ErrNotFound)
 }
 
-// settledBy returns the metadata of a blob in its settlement event, and the process
-// that settled the call: the process that began the call. For a call that did not
-// begin, it is the process that opened the layer of the tool. settledBy returns
+// settledBy returns the metadata of a blob from its settlement event, and the process
+// that settled the call. That is the process that began the call. If the call never
+// began, it is the process that opened the layer of the tool. settledBy returns
 // outputs.ErrNotFound if the settlement does not reference the blob.
 func settledBy(ctx context.Context, ledger *events.Ledger, session events.Stream, ref domain.Ref) (kept domain.Retained, process domain.ProcessID, err error) {
 	type key struct {

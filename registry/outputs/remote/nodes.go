@@ -86,7 +86,7 @@ func (n *Nodes) Open(ctx context.Context, ref domain.Ref) (Reader, error) {
 	return n.openRemote(ctx, ref)
 }
 
-// openRemote opens a blob at the first node that has it.
+// openRemote opens a blob at the first node that has the blob.
 func (n *Nodes) openRemote(ctx context.Context, ref domain.Ref) (Reader, error) {
 	var o Reader
 	err := n.tryNodes(ctx, ref, func(c *Client) (domain.Retained, error) {
@@ -137,12 +137,12 @@ func (n *Nodes) Verify(ctx context.Context, ref domain.Ref) error {
 
 // tryNodes calls try with a client of each node that may have a blob, one node after
 // the other. It returns nil after the first node that has the blob, an
-// outputs.PrunedError after a node where the blob was pruned, and the error of
-// notFound after the last node. It stops when ctx ends or n is closed.
+// outputs.PrunedError after a node where the blob was pruned, and the result of the
+// method notFound after the last node. It stops when ctx ends or n is closed.
 //
-// It continues after a node that is unreachable, does not have the blob, or has a blob
-// that differs from the settlement event: that node may be another machine with the
-// same host name.
+// It goes on to the next node if a node is unreachable, does not have the blob, or has
+// a blob that differs from the settlement event. Such a node may be another machine
+// with the same host name.
 func (n *Nodes) tryNodes(ctx context.Context, ref domain.Ref, try func(*Client) (domain.Retained, error)) error {
 	location, err := locate(ctx, n.ledger, ref)
 	if err != nil {
@@ -186,10 +186,10 @@ func (n *Nodes) isDone(ctx context.Context) bool {
 // applies decides:
 //
 //   - A node has damaged or different bytes: damageErr.
-//   - The process that settled the call wrote to this very store:
+//   - The process that settled the call stored its outputs in the local store:
 //     outputs.ErrNotFound.
 //   - Requests to nodes failed: the joined failures.
-//   - The process registered an address: outputs.ErrNotFound.
+//   - The process that settled the call registered an address: outputs.ErrNotFound.
 //   - Otherwise: ErrUnreachable.
 func (n *Nodes) notFound(location Location, failures []error, damageErr error) error {
 	switch {
@@ -207,8 +207,9 @@ func (n *Nodes) notFound(location Location, failures []error, damageErr error) e
 	return fmt.Errorf("it was settled by %s, which registered no address: %w: start ledger serve there, or copy its outputs here", location, ErrUnreachable)
 }
 
-// tryNode calls try with a client of the node at an address, and caches the failure of
-// an unreachable node. It returns a cached failure without calling try.
+// tryNode calls try with a client of the node at an address. If the node is
+// unreachable, tryNode caches the error. While the error is cached, tryNode returns it
+// without calling try.
 func (n *Nodes) tryNode(address string, try func(*Client) (domain.Retained, error)) (domain.Retained, error) {
 	c, err := n.client(address)
 	if err != nil {
@@ -223,8 +224,8 @@ func (n *Nodes) tryNode(address string, try func(*Client) (domain.Retained, erro
 	return retained, err
 }
 
-// client returns the client of an address, which it opens at the first call, or the
-// cached failure.
+// client returns the client of an address. It opens the client at the first call for
+// that address. While an error of the node is cached, it returns that error.
 func (n *Nodes) client(address string) (*Client, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -244,8 +245,8 @@ func (n *Nodes) client(address string) (*Client, error) {
 	return c, err
 }
 
-// joinedErrors are several errors whose text is one line. errors.Is matches each of
-// them.
+// joinedErrors are several errors with a text of one line. errors.Is matches each of
+// the errors.
 type joinedErrors []error
 
 func (j joinedErrors) Unwrap() []error { return j }

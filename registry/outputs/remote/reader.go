@@ -64,7 +64,7 @@ func (c *Client) Open(ctx context.Context, ref domain.Ref) (Reader, error) {
 	return o, nil
 }
 
-// open is Open without the text of the operation in its errors.
+// open is Open without the operation's name in its errors.
 func (c *Client) open(ctx context.Context, ref domain.Ref) (*remoteReader, error) {
 	retained, err := c.stat(ctx, ref)
 	if err != nil {
@@ -96,9 +96,10 @@ func readToEnd(o Reader) error {
 }
 
 // fetchRange reads bytes at an offset into p, at most one page, and verifies their
-// digest. It returns fewer bytes than requested only if damage at the node follows
-// them; then the request for the next bytes returns the error. The request names the
-// blob's digest as its ETag, so that a blob that was replaced is not mixed with it.
+// digest. It returns fewer bytes than requested only if the node has damaged bytes
+// after them; a request for those bytes then returns the error. The request has the
+// blob's digest as its If-Match. If the blob was replaced, the request fails, so a
+// reader never mixes the bytes of two blobs.
 func (c *Client) fetchRange(ctx context.Context, retained domain.Retained, p []byte, off int64) (n int, err error) {
 	p = p[:min(int64(len(p)), pageSize, retained.Bytes-off)]
 	header := http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", off, off+int64(len(p))-1)}, "If-Match": {etag(retained)}}
@@ -121,8 +122,8 @@ func (c *Client) fetchRange(ctx context.Context, retained domain.Retained, p []b
 	return n, nil
 }
 
-// A remoteReader reads a blob at a node. It buffers the last page, and hashes the
-// bytes as long as they are read sequentially from the first one.
+// A remoteReader reads a blob at a node. It buffers the last page. It hashes the bytes
+// while they are read in sequence from the first byte on.
 type remoteReader struct {
 	retained domain.Retained
 	// fetchRange is Client.fetchRange of this blob.
@@ -150,9 +151,8 @@ func (o *remoteReader) Close() error {
 	return nil
 }
 
-// Read reads from the current offset, from the buffer or a new page. At the end of a
-// blob that was read in sequence from its beginning, it has verified the digest of all
-// bytes.
+// Read reads from the current offset, from the buffer or a new page. After a sequential
+// read from the first byte to the end, Read has verified the digest of the blob.
 func (o *remoteReader) Read(p []byte) (int, error) {
 	if o.shut.Load() {
 		return 0, o.failed(outputs.ErrClosed)
@@ -174,9 +174,9 @@ func (o *remoteReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// nextPage reads the page at the current offset into the buffer. If the blob was read
-// sequentially, nextPage compares the digest of all bytes with the metadata after it
-// has read the last page, and returns an outputs.ErrDamaged if they differ.
+// nextPage reads the page at the current offset into the buffer. After the last page of
+// a sequential read from the first byte on, it compares the digest of all bytes with
+// the metadata, and returns an outputs.ErrDamaged if they differ.
 func (o *remoteReader) nextPage() error {
 	if o.page == nil {
 		o.page = make([]byte, min(pageSize, o.retained.Bytes))
@@ -217,8 +217,8 @@ func (o *remoteReader) Seek(offset int64, whence int) (int64, error) {
 }
 
 // ReadAt reads len(p) bytes at an offset, in requests of at most one page, without the
-// buffer. It returns io.EOF if the blob ends before. It verifies the digest of each
-// page, but not that of the blob.
+// buffer. It returns io.EOF if the blob ends before len(p) bytes are read. It verifies
+// the digest of each page, but not the digest of the whole blob.
 func (o *remoteReader) ReadAt(p []byte, off int64) (n int, err error) {
 	if o.shut.Load() {
 		return 0, o.failed(outputs.ErrClosed)
@@ -240,5 +240,5 @@ func (o *remoteReader) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// failed returns an error of Read or ReadAt with the blob's reference.
+// failed wraps err, an error of Read or ReadAt, with the reference of the blob.
 func (o *remoteReader) failed(err error) error { return fmt.Errorf("read %v: %w", o.retained.Ref, err) }

@@ -22,10 +22,10 @@ import (
 // A ServerConfig configures the handler of Serve. The zero ServerConfig allows all
 // requests.
 type ServerConfig struct {
-	// Authorize returns an error for a request that is refused. GET and HEAD read; all
-	// other methods change the store. The text of the error is not sent to the client.
+	// Authorize returns an error to refuse a request. Requests with GET and HEAD read;
+	// all others change the store. The client does not receive the text of the error.
 	// Nil: all requests are allowed, which is safe only for clients on this machine.
-	// It is called concurrently.
+	// Authorize is called concurrently.
 	Authorize func(*http.Request) error
 	// Limit is the greatest size of a blob in bytes. Zero: the disk is the only limit.
 	Limit int64
@@ -141,9 +141,9 @@ func setHeaders(w http.ResponseWriter, retained domain.Retained) {
 // etag returns the entity tag of a blob: its SHA-256 in quotation marks.
 func etag(retained domain.Retained) string { return `"` + retained.SHA256 + `"` }
 
-// get handles GET, with and without a range, and HEAD of a blob. A range of at most
-// one page has a digest; other ranges and whole blobs are sent by http.ServeContent.
-// An If-Match with another digest is an outputs.ErrNotFound.
+// get handles GET and HEAD of a blob. The response to a range of at most one page has a
+// digest. http.ServeContent sends other ranges and whole blobs. If the request has an
+// If-Match with another digest than the blob, get returns an outputs.ErrNotFound.
 func (n *server) get(w http.ResponseWriter, r *http.Request) error {
 	ref, err := refOf(r)
 	if err != nil {
@@ -175,8 +175,9 @@ func (n *server) get(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// pageRange parses a range of at most one page, from inclusive and to exclusive. It
-// returns false for other ranges, which http.ServeContent handles.
+// pageRange parses a range of at most one page: the bytes from the offset from up to,
+// but not including, the offset to. ok is false for other ranges, which
+// http.ServeContent handles.
 func pageRange(header string, size int64) (from, to int64, ok bool) {
 	first, last, two := strings.Cut(strings.TrimPrefix(header, "bytes="), "-")
 	from, err := strconv.ParseInt(first, 10, 64)
@@ -190,9 +191,10 @@ func pageRange(header string, size int64) (from, to int64, ok bool) {
 // pages pools page buffers across requests.
 var pages = sync.Pool{New: func() any { return new([pageSize]byte) }}
 
-// servePage writes the bytes of a blob from the offset from up to the offset to, with
-// their digest. If there is damage among them, servePage writes only the bytes before
-// the damage. If the first byte is damaged, it returns the error.
+// servePage writes the bytes of a blob between the offsets from (inclusive) and to
+// (exclusive), with their digest. If some of these bytes are damaged, it writes only
+// the bytes before the damage. If the first byte is damaged, it writes nothing and
+// returns the error.
 func servePage(w http.ResponseWriter, o *outputs.BlobReader, from, to int64) error {
 	page := pages.Get().(*[pageSize]byte)
 	defer pages.Put(page)
@@ -261,8 +263,9 @@ func (n *server) unconfirmed(w http.ResponseWriter, r *http.Request) error {
 	return writeList(w, n.store.Unconfirmed(r.Context()), domain.EventID.String)
 }
 
-// writeList writes a list, one value in each line, and its last line: the end, or the
-// error that ended the list. The status is sent before, so an error cannot change it.
+// writeList writes one value of list on each line. The last line says that the list is
+// complete, or has the error that ended the list. The status 200 is sent before the
+// values, so a later error cannot change it.
 func writeList[T any](w http.ResponseWriter, list iter.Seq2[T, error], line func(T) string) error {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	last := listEnd
@@ -281,8 +284,8 @@ func writeList[T any](w http.ResponseWriter, list iter.Seq2[T, error], line func
 	return nil
 }
 
-// keep handles PUT of a blob. The store receives io.EOF only after the digest was
-// verified, so it discards a blob that was cut or changed in transit.
+// keep handles PUT of a blob. The body returns io.EOF to the store only after its
+// digest was verified, so the store discards a blob that was cut or changed in transit.
 func (n *server) keep(w http.ResponseWriter, r *http.Request) error {
 	ref, err := refOf(r)
 	if err != nil {
@@ -303,8 +306,8 @@ func (n *server) keep(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// An uploadBody reads the body of a PUT. It returns io.EOF only if the bytes have the
-// digest that the trailer or the header contains.
+// An uploadBody reads the body of a PUT. It returns io.EOF only if the digest of the
+// bytes equals the digest in the trailer or the header.
 type uploadBody struct {
 	request *http.Request
 	control *http.ResponseController
@@ -314,8 +317,8 @@ type uploadBody struct {
 	limit int64
 	// count computes the digest.
 	count *outputs.Digester
-	// started is set when the store has begun to read. Before that, the client may
-	// still wait for a 100 Continue.
+	// started is set when the store has begun to read the body. Before that, the client
+	// may still wait for a 100 Continue.
 	started bool
 }
 
@@ -338,10 +341,10 @@ func (in *uploadBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// reject writes an error response, although the request has not been read to its end.
-// It then discards the rest of the body until the client is idle for the timeout.
-// Closing a connection with unread data would reset it, and the client might lose the
-// response.
+// reject writes an error response before the request has been read to its end. It then
+// reads and discards the rest of the body, until the client has sent no data for the
+// timeout. If the connection were closed with unread data, the kernel would reset it,
+// and the client might lose the response.
 func (in *uploadBody) reject(w http.ResponseWriter, err error) {
 	_ = in.control.EnableFullDuplex() // HTTP/2 is full duplex and returns an error
 	if in.request.ProtoMajor == 1 {   // a connection of HTTP/2 has other requests too

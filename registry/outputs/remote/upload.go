@@ -12,9 +12,8 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// An Upload stores one blob, possibly in several attempts at different stores, for a
-// caller whose store may be replaced when the process that serves it dies. It belongs
-// to one goroutine.
+// An Upload stores one blob. If the process that serves the store dies, the caller can
+// try again with the store of the next process. An Upload belongs to one goroutine.
 type Upload struct {
 	ref  domain.Ref
 	mime string
@@ -27,9 +26,9 @@ type Upload struct {
 	tries int
 }
 
-// NewUpload returns the upload of a blob with the bytes of r, from its current offset
-// on. It allows several attempts if r is an io.Seeker. The caller does not use r
-// before the last Try has returned.
+// NewUpload returns the upload of a blob. The blob has the bytes of r from the current
+// offset of r on. The Upload allows several attempts if r is an io.Seeker. The caller
+// does not use r before the last Try has returned.
 func NewUpload(ref domain.Ref, mime string, r io.Reader) *Upload {
 	u := &Upload{ref: ref, mime: mime, r: r}
 	if seeker, ok := r.(io.Seeker); ok {
@@ -40,9 +39,10 @@ func NewUpload(ref domain.Ref, mime string, r io.Reader) *Upload {
 	return u
 }
 
-// Try stores the blob in the store at. If an earlier attempt stored the same bytes
-// there, Try succeeds. A second Try returns an outputs.ErrNotKept if r cannot be read
-// again, and an outputs.ErrExists if the store has other bytes under the name.
+// Try stores the blob in one store. It succeeds if an earlier attempt has stored the
+// same bytes in that store. A second call returns an outputs.ErrNotKept if r cannot
+// seek. Try returns an outputs.ErrExists if the store has other bytes for the blob's
+// reference.
 func (u *Upload) Try(ctx context.Context, at BlobStore) (domain.Retained, error) {
 	if u.tries++; u.tries == 1 {
 		return at.Keep(ctx, u.ref, u.mime, u.r)
@@ -57,8 +57,8 @@ func (u *Upload) Try(ctx context.Context, at BlobStore) (domain.Retained, error)
 	return retained, err
 }
 
-// rewind seeks r to its offset at NewUpload. It returns an outputs.ErrNotKept if r
-// cannot seek.
+// rewind seeks r to the offset that r had when NewUpload was called. It returns an
+// outputs.ErrNotKept if r cannot seek.
 func (u *Upload) rewind() error {
 	if u.seeker == nil {
 		return fmt.Errorf("keep %v: %w: the process that was storing it ended, and its source can be read only once", u.ref, outputs.ErrNotKept)
@@ -67,8 +67,8 @@ func (u *Upload) rewind() error {
 	return err
 }
 
-// compareStored returns the metadata of the stored blob if the blob has the bytes of
-// r, and otherwise the error exists. It reads r to its end.
+// compareStored returns the metadata of the stored blob if the stored bytes equal the
+// bytes of r. If they differ, it returns its argument exists. It reads r to its end.
 func (u *Upload) compareStored(ctx context.Context, at BlobStore, exists error) (domain.Retained, error) {
 	retained, err := at.Stat(ctx, u.ref)
 	if err != nil {

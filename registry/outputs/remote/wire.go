@@ -28,8 +28,8 @@ const (
 	// digestHeader has the digest of the bytes in a body. In an upload it is a trailer.
 	digestHeader = "Content-Digest"
 
-	// pageSize is the greatest length in bytes of a range with a digest, and the size
-	// of the reader's buffer.
+	// pageSize is the greatest length in bytes of a range whose response has a digest.
+	// It is also the size of the reader's buffer.
 	pageSize = 1 << 20
 
 	// The last line of a list is listEnd, or listError and an encoded error. A list

@@ -17,7 +17,7 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 )
 
-// A Backend is an open folder. The stores are open in this process, or they are
+// A Backend is an open folder: the stores themselves, if this process has them open, or
 // clients of the process that has them open.
 type Backend struct {
 	// Log is the log, Outputs the blob store and Checkpoints the checkpoints of the
@@ -29,13 +29,15 @@ type Backend struct {
 	Close func() error
 }
 
-// A backend is a Backend in use by a Store. There are three kinds: that of the holder
-// (owned is set), that of a client (client is set), and that of a process that only
-// reads while there is no holder (neither is set).
+// A backend is a Backend that a Store uses. There are three kinds:
 //
-// A backend can be used until gone ends. Then the Store searches for the next backend
-// and closes this one, and the operations that failed with it are repeated with the
-// next.
+//   - In the holder, the process that has the lock of the folder, owned is set.
+//   - In a client of the holder, client is set.
+//   - In a process that only reads while there is no holder, neither is set.
+//
+// A backend can be used until its context gone ends. Then the Store searches for the
+// next backend and closes the old one. Operations that failed because the old backend
+// was lost are repeated with the next one.
 type backend struct {
 	Backend
 	// owned is the folder of the holder. Nil: another process is the holder.
@@ -69,7 +71,8 @@ type backend struct {
 // errGone ends a backend that can no longer be used and that another one can replace.
 var errGone = errors.New("the process that had the folder open ended")
 
-// newBackend returns a backend that ends with the store. It starts no goroutine.
+// newBackend returns a backend whose context ends when the Store closes. It starts no
+// goroutine.
 func (s *Store) newBackend(b Backend) *backend {
 	next := &backend{Backend: b}
 	next.gone, next.end = context.WithCancelCause(s.life)
@@ -77,9 +80,9 @@ func (s *Store) newBackend(b Backend) *backend {
 	return next
 }
 
-// close ends the backend and joins its goroutines. The caller ensures that no
-// operation uses it. For the holder, it first ends the Holder and then closes the
-// stores. Later calls return nil.
+// close ends the backend and joins its goroutines. The caller ensures that no operation
+// uses the backend. In the process that is the holder, close first ends the Holder and
+// then closes the stores. Later calls return nil.
 func (b *backend) close(ctx context.Context) (err error) {
 	b.once.Do(func() {
 		b.end(errGone)
@@ -94,10 +97,11 @@ func (b *backend) close(ctx context.Context) (err error) {
 	return err
 }
 
-// withContext returns a context that also ends with the backend and, if limited, when
-// the holder has not responded until the timeout. The caller calls the returned
-// function to release it, at the end of the operation. The context of a process that
-// only reads is ctx itself.
+// withContext returns a context for one operation. The context ends with ctx and when
+// the backend is lost. If limited is set, it also ends, with an UnresponsiveError, when
+// the holder has been silent for the timeout. The caller calls the returned function at
+// the end of the operation. In a process that only reads while there is no holder, the
+// context is ctx itself.
 func (b *backend) withContext(ctx context.Context, limited bool) (context.Context, func()) {
 	if b.client == nil && b.owned == nil {
 		return ctx, func() {}
@@ -135,9 +139,10 @@ const (
 	silentTicks = 16
 )
 
-// connect opens the folder through the process at an endpoint: it opens the stream of
-// heartbeats, and clients of the log and the outputs. It returns an ErrNoResponse if
-// the process does not respond. After an error all of them are closed.
+// connect opens the folder through the process at an endpoint. It opens the stream of
+// heartbeats, a client of the log and a client of the outputs. It returns an
+// ErrNoResponse if the process does not respond. After an error it leaves none of the
+// three open.
 func (s *Store) connect(ctx context.Context, at Endpoint) (_ *backend, err error) {
 	client, err := NewClient(at)
 	if err != nil {
@@ -182,9 +187,8 @@ func (s *Store) connect(ctx context.Context, at Endpoint) (_ *backend, err error
 const connectTimeout = 2 * time.Second
 
 // openHeartbeat requests the stream of heartbeats of the holder. It returns an
-// ErrNoResponse if the holder does not respond within connectTimeout or refuses. The
-// stream then lasts as long as the backend. The caller closes the body of the
-// response.
+// ErrNoResponse if the holder refuses, or does not respond within connectTimeout. The
+// stream lasts until the backend ends. The caller closes the body of the response.
 func (b *backend) openHeartbeat(ctx context.Context) (*http.Response, error) {
 	// The request ends with the backend, and until the response with ctx.
 	request, cancel := context.WithCancelCause(b.gone)
@@ -205,8 +209,9 @@ func (b *backend) openHeartbeat(ctx context.Context) (*http.Response, error) {
 	return response, nil
 }
 
-// countBeats counts the heartbeats of the holder until their stream ends, and then
-// ends the backend: the holder has ended or was killed, or the connection to it broke.
+// countBeats counts the heartbeats of the holder until the stream of heartbeats ends.
+// It then ends the backend: the holder has ended or was killed, or the connection
+// broke.
 func (b *backend) countBeats(heartbeat *http.Response) {
 	defer heartbeat.Body.Close()
 	defer b.end(errGone)
@@ -220,11 +225,11 @@ func (b *backend) countBeats(heartbeat *http.Response) {
 	}
 }
 
-// monitor checks at each tick whether the holder has sent a heartbeat, until the
-// backend ends. If operations wait while the holder is silent, monitor calls
+// monitor checks at each tick, until the backend ends, whether the holder has sent a
+// heartbeat. While the holder is silent and operations wait for it, monitor calls
 // Config.Waiting, once in each period of silence. After the timeout it ends these
-// operations with an UnresponsiveError. When heartbeats return, operations can wait
-// again. The silence does not end the backend.
+// operations with an UnresponsiveError. After the next heartbeat, operations can wait
+// again. Silence does not end the backend.
 func (s *Store) monitor(b *backend) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -264,28 +269,29 @@ func (s *Store) monitor(b *backend) {
 	}
 }
 
-// renewTimeout lets operations wait again, after the holder has sent a heartbeat
-// again.
+// renewTimeout lets operations wait for the holder again, after a heartbeat has ended a
+// period of silence.
 func (b *backend) renewTimeout() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.mu.responsive, b.mu.timeOut = context.WithCancelCause(b.gone)
 }
 
-// clientLossErrors are the errors of operations at a holder that is ending or dead. A
-// client connects again after one of them.
+// clientLossErrors are the errors by which a client knows that the holder is ending or
+// dead. The client then searches for the next backend.
 var clientLossErrors = []error{
 	events.ErrClosed, outputs.ErrClosed, ErrNoResponse, eventstoredb.ErrUnreachable, eventstoredb.ErrUnauthenticated, eventstoredb.ErrBroken,
 	remote.ErrUnreachable, remote.ErrNotANode, remote.ErrDenied,
 }
 
-// lostBy reports whether err, the error of an operation, means that the backend is
-// lost. If it is, lostBy ends the backend, and the caller repeats the operation with
-// the next one. If the backend has ended before, its cause decides and not err: lostBy
+// lostBy reports whether the backend is lost, given err, the error of an operation. If
+// it is, lostBy ends the backend, and the caller repeats the operation with the next
+// backend. If the backend has already ended, lostBy ignores the kind of err, and
 // returns true unless the Store was closed.
 //
-// It returns false for a nil err, after ctx has ended, for an ErrUnresponsive, and for
-// every error of stores that this process has open itself.
+// It returns false for a nil err, after ctx has ended, and for an ErrUnresponsive. In
+// the holder it returns false for every error, since the holder uses its own open
+// stores.
 func (b *backend) lostBy(ctx context.Context, err error) bool {
 	switch {
 	case err == nil || ctx.Err() != nil:

@@ -105,7 +105,7 @@ func (c *Client) Do(ctx context.Context, method, path string, body []byte) ([]by
 // errRequestTimeout ends a request without a response in time.
 var errRequestTimeout = errors.New("it did not answer in time")
 
-// doTimeout is Do with the requestTimeout, after which it returns an ErrNoResponse.
+// doTimeout is Do with a limit: after requestTimeout it returns an ErrNoResponse.
 func (c *Client) doTimeout(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, fmt.Errorf("%w: %w", ErrNoResponse, errRequestTimeout))
 	defer cancel()

@@ -39,11 +39,11 @@ var (
 	ErrNoResponse = errors.New("process that serves the folder does not answer")
 )
 
-// An Endpoint is the address of a holder, the process that has the lock of a folder,
-// with its credentials. It is for processes of the same machine that can read the
-// folder. Its JSON is the content of the endpoint file. A killed holder leaves its
-// file behind; [CurrentEndpoint] therefore compares the file with the owner of the
-// lock.
+// An Endpoint has the addresses and the credentials of a holder, the process that has
+// the lock of a folder. It is for processes of the same machine that can read the
+// folder. Its JSON is the content of the endpoint file. A killed holder leaves this
+// file behind; [CurrentEndpoint] therefore compares the file with the process that has
+// the lock.
 type Endpoint struct {
 	// Host, PID, Started and Command identify the process. An example of Command is
 	// "ledger run".
@@ -51,8 +51,8 @@ type Endpoint struct {
 	PID     int       `json:"pid"`
 	Started time.Time `json:"started"`
 	Command string    `json:"command"`
-	// Process is the ID of the process in the log. Zero: the log does not contain its
-	// start yet.
+	// Process is the ID of the holder in the log. Zero: the log does not contain the
+	// start of the holder yet.
 	Process domain.ProcessID `json:"process,omitzero"`
 	// Before are earlier holders that were killed and are not recovered yet.
 	Before []domain.ProcessID `json:"before,omitempty"`
@@ -70,11 +70,11 @@ type Endpoint struct {
 	// Address is HOST:PORT at which the holder serves the protocol to other machines
 	// and programs. Empty: it does not.
 	Address string `json:"address,omitempty"`
-	// Outputs is http://HOST:PORT or https://HOST:PORT at which it serves the outputs
-	// to them.
+	// Outputs is http://HOST:PORT or https://HOST:PORT at which the holder serves the
+	// outputs to other machines and programs.
 	Outputs string `json:"outputs,omitempty"`
-	// Node is the address for outputs that the processes with this folder write into
-	// the log.
+	// Node is the address that the processes with this folder record in the log as the
+	// place of their outputs.
 	Node string `json:"node,omitempty"`
 }
 
@@ -88,7 +88,7 @@ func (e Endpoint) String() string {
 // folder.
 func (e Endpoint) Write(dir string) error { return e.write(dir, EndpointName) }
 
-// write is Write, into the file with the given name.
+// write writes the endpoint into the file with the given name, as Write does.
 func (e Endpoint) write(dir, name string) error {
 	text, err := json.Marshal(e)
 	if err == nil {
@@ -100,26 +100,27 @@ func (e Endpoint) write(dir, name string) error {
 	return nil
 }
 
-// retire removes the endpoint of a holder that ended in order, and keeps the fields
-// that the next holder needs in the file LastName. The caller has the lock of the
-// folder. A folder without an endpoint is no error.
+// retire removes the endpoint of a holder that ended in order. It keeps the fields that
+// the next holder needs in the file LastName. The caller has the lock of the folder. A
+// folder without an endpoint is no error.
 func retire(dir string) error {
 	return retireEndpoint(dir, func(e *Endpoint) { e.Process = domain.ProcessID{} })
 }
 
-// RetireKilled is retire for a holder that was killed: its ID is in Before of the
-// LastEndpoint, so that the next holder recovers its work.
+// RetireKilled removes the endpoint of a holder that was killed, as retire does. It
+// also adds the ID of that holder to Before of the endpoint in the file LastName, so
+// that the next holder recovers the work of the killed one.
 func RetireKilled(dir string) error {
 	return retireEndpoint(dir, func(e *Endpoint) {
 		e.Before, e.Process = UnfinishedHolders(dir, domain.ProcessID{}), domain.ProcessID{}
 	})
 }
 
-// retireEndpoint removes the endpoint from a folder. It first applies change to a copy
-// of the endpoint and writes the copy, without its password, into the file LastName,
-// if the copy has an address for outputs or killed holders. It returns nil if the
-// folder has no endpoint. It also removes an invalid endpoint, and then returns its
-// error.
+// retireEndpoint removes the endpoint from a folder. Before that, it applies change to
+// a copy of the endpoint. If the changed copy has an address for outputs or killed
+// holders, retireEndpoint writes the copy, without the password, into the file
+// LastName. It returns nil if the folder has no endpoint. It also removes an invalid
+// endpoint, and then returns the error of reading it.
 func retireEndpoint(dir string, change func(*Endpoint)) error {
 	e, err := ReadEndpoint(dir)
 	if err == nil {
@@ -144,9 +145,9 @@ func ReadEndpoint(dir string) (Endpoint, error) {
 	return readEndpoint(filepath.Join(dir, EndpointName))
 }
 
-// LastEndpoint returns the endpoint of the last holder of a folder, running or not,
-// and the zero Endpoint if no valid file exists. If that holder had no public address
-// for outputs, the endpoint has the last one that is known.
+// LastEndpoint returns the endpoint of the last holder of a folder, running or not, and
+// the zero Endpoint if no valid file exists. If that holder had no public address for
+// outputs, the result has the address of the latest earlier holder that is known.
 func LastEndpoint(dir string) (last Endpoint) {
 	for _, name := range []string{EndpointName, LastName} {
 		e, err := readEndpoint(filepath.Join(dir, name))
@@ -160,9 +161,9 @@ func LastEndpoint(dir string) (last Endpoint) {
 	return last
 }
 
-// CurrentEndpoint returns the endpoint in a folder, and whether it belongs to the
-// process that took the lock last. That process may have been killed since. It returns
-// false for a missing or invalid file.
+// CurrentEndpoint returns the endpoint in a folder, and reports whether the process
+// that took the lock last has written it. That process may have been killed since.
+// CurrentEndpoint returns false for a missing or invalid file.
 func CurrentEndpoint(dir string) (Endpoint, bool) {
 	owner, known := readOwner(dir)
 	e, err := ReadEndpoint(dir)

@@ -25,8 +25,8 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 )
 
-// DurableCheckpoints stores checkpoints and can make them durable. Implementations are safe
-// for concurrent use.
+// DurableCheckpoints stores checkpoints, and makes the stored ones durable in Sync.
+// Implementations are safe for concurrent use.
 type DurableCheckpoints interface {
 	projections.Checkpoints
 	// Sync returns nil when all data saved before are durable.
@@ -39,8 +39,8 @@ type BackupReport struct {
 	Written backup.Written  `json:"written"`
 }
 
-// A HolderConfig configures a holder. Dir and Outputs are required. The caller owns the
-// stores, and closes them after the Holder.
+// A HolderConfig configures a Holder, the server of a folder. Dir and Outputs are
+// required. The caller owns the stores, and closes them after the Holder.
 type HolderConfig struct {
 	// Dir is the folder for the endpoint file.
 	Dir string
@@ -50,14 +50,15 @@ type HolderConfig struct {
 	Outputs *outputs.Store
 	// Checkpoints are the served checkpoints. Nil: requests for them are not found.
 	Checkpoints DurableCheckpoints
-	// Backup writes a backup into a folder of this machine. Nil: requests for it are
-	// not found.
+	// Backup writes a backup into a folder of this machine. Nil: the Holder responds to
+	// requests for a backup with status 404.
 	Backup func(ctx context.Context, dir string) (BackupReport, error)
-	// Yield begins to give the folder up to a process that requested it, and returns
-	// before the folder is free. Nil: the Holder rejects such requests.
+	// Yield is called when another process requests the folder. It begins to give the
+	// folder up, and returns before the folder is free. Nil: the Holder rejects such
+	// requests.
 	Yield func()
-	// Status handles GET requests for other paths, after the password was checked.
-	// Nil: they are not found.
+	// Status handles GET requests for paths that the Holder does not serve itself,
+	// after the password was checked. Nil: such requests get status 404.
 	Status http.Handler
 	// Endpoint has Started, Command, Process, Before and the public addresses. Serve
 	// sets the other fields.
@@ -118,10 +119,10 @@ type Holder struct {
 	}
 }
 
-// Serve begins to serve a folder at two free loopback ports, with a new certificate
-// and a new password unless the config has them. It does not write the endpoint;
-// Publish does. The caller has the lock of the folder, and closes the Holder before
-// the served stores.
+// Serve begins to serve a folder at two free loopback ports. It generates a certificate
+// and a password unless cfg has them. It does not write the endpoint into the folder;
+// Publish does. The caller has the lock of the folder, and closes the Holder before the
+// served stores.
 func Serve(ctx context.Context, cfg HolderConfig) (*Holder, error) {
 	s := &Holder{cfg: cfg}
 	s.closing, s.close = context.WithCancel(context.Background())
@@ -185,8 +186,9 @@ func listen(ctx context.Context) (net.Listener, error) {
 	return opening.Listen(ctx, "tcp", "127.0.0.1:0")
 }
 
-// ended logs the error with which a server stopped before Close. The holder continues
-// without it; clients then reconnect in vain until the process ends.
+// ended logs err, the error with which a server stopped before Close. The Holder
+// continues without that server: clients cannot connect to it again until the process
+// ends.
 func (s *Holder) ended(err error) {
 	if err != nil && !errors.Is(err, http.ErrServerClosed) && s.cfg.Logger != nil {
 		s.cfg.Logger.Error("processes of this machine are no longer served", "error", err)
@@ -202,8 +204,9 @@ func (s *Holder) Publish() error {
 	return s.mu.endpoint.Write(s.cfg.Dir)
 }
 
-// UpdateEndpoint changes the endpoint, and writes it if Publish has been called.
-// Running clients keep the endpoint that they have read.
+// UpdateEndpoint applies change to the endpoint. After Publish it also writes the
+// changed endpoint into the folder. Connected clients keep the endpoint that they have
+// read.
 func (s *Holder) UpdateEndpoint(change func(*Endpoint)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,13 +217,13 @@ func (s *Holder) UpdateEndpoint(change func(*Endpoint)) error {
 	return s.mu.endpoint.Write(s.cfg.Dir)
 }
 
-// drainTimeout is how long Close waits for running calls.
+// drainTimeout is how long Close waits for the requests in progress.
 const drainTimeout = 2 * time.Second
 
 // Close ends the Holder. It removes the endpoint from the folder and ends the
-// heartbeats; clients then search for the next holder. It waits for running calls, and
-// cuts them off after drainTimeout. The end of ctx does not shorten Close. Close
-// returns the error of removing the endpoint or of a server.
+// heartbeats, so that clients search for the next holder. It waits for the requests in
+// progress, and after drainTimeout cuts them off. Close does not return earlier when
+// ctx ends. It returns the error of removing the endpoint or of a server.
 func (s *Holder) Close(ctx context.Context) error {
 	s.close()
 	s.mu.Lock()
@@ -360,7 +363,8 @@ func (s *Holder) saveCheckpoint(w http.ResponseWriter, r *http.Request) {
 	s.writeResult(w, s.cfg.Checkpoints.SaveCheckpoint(r.Context(), r.PathValue("name"), data))
 }
 
-// sync handles a POST to syncPath. It responds when all data saved before are durable.
+// sync handles a POST to syncPath. It responds when all data that were saved before the
+// request are durable.
 func (s *Holder) sync(w http.ResponseWriter, r *http.Request) {
 	s.writeResult(w, s.cfg.Checkpoints.Sync(r.Context()))
 }

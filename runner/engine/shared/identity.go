@@ -32,7 +32,7 @@ type Identity struct {
 // The validity of a certificate. Clients pin the certificate, so its expiry adds no
 // security. It is as long as common TLS clients accept, since a holder may run long.
 const (
-	// validBefore is the time before now from which on the certificate is valid, for
+	// validBefore is how long before its creation a certificate is already valid, for
 	// clocks that are set back.
 	validBefore = 24 * time.Hour
 	// validAfter is the time after now until which the certificate is valid.

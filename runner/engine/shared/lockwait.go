@@ -25,8 +25,8 @@ func readOwner(dir string) (o storedir.Owner, ok bool) {
 	return o, err == nil && json.Unmarshal(text, &o) == nil && o.PID != 0
 }
 
-// of reports whether the endpoint belongs to the process o. The start time
-// distinguishes processes with the same PID.
+// of reports whether process o wrote the endpoint. It compares the start times too,
+// since a later process can have the same PID.
 func (e Endpoint) of(o storedir.Owner) bool { return e.PID == o.PID && e.Started.Equal(o.Started) }
 
 // describe names a process by PID, command, host and start.
@@ -92,8 +92,8 @@ func currentWait(dir string) LockWait {
 }
 
 // stopped reports whether a process of this machine is stopped by a signal. It returns
-// false for a process that started after since: it has the same PID by reuse. Without
-// /proc it returns false.
+// false for a process that started after since: such a process has only the same PID.
+// Without /proc it returns false.
 func stopped(pid int, since time.Time) bool {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

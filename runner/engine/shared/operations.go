@@ -11,9 +11,9 @@ import (
 )
 
 // withBackend calls do with the current backend. If that backend is lost during the
-// call, withBackend calls do again with the next one. do must therefore be safe to
-// repeat: a read, or a write that recognises its repetition. withBackend returns the
-// result of the last call, or the error of the search for a backend.
+// call, withBackend calls do again with the next backend. do must therefore be safe to
+// repeat: a read, or a write that the store recognises when it is repeated. withBackend
+// returns the result of the last call of do, or the error of the search for a backend.
 func withBackend[T any](ctx context.Context, s *Store, do func(context.Context, *backend) (T, error)) (T, error) {
 	for {
 		b, err := s.backend(ctx)
@@ -43,10 +43,10 @@ func (s *Store) Append(ctx context.Context, stream events.Stream, after events.R
 	return withBackendErr(ctx, s, func(ctx context.Context, b *backend) error { return b.Log.Append(ctx, stream, after, records...) })
 }
 
-// iterate yields the values of the current backend, and continues with the next
-// backend when that one is lost. It passes each value to lastBeats before it yields
-// the value, so that read can start a loop behind the last value. Without limited,
-// iterate waits for an unresponsive holder as long as ctx lasts.
+// iterate yields the values that read returns for the current backend. When that
+// backend is lost, iterate calls read with the next one. It passes each value to
+// lastBeats before it yields the value, so that read can start behind the last value.
+// If limited is not set, iterate waits for a silent holder as long as ctx lasts.
 func iterate[T any](ctx context.Context, s *Store, limited bool, read func(context.Context, *backend) iter.Seq2[T, error], lastBeats func(T)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var zero T
@@ -68,9 +68,9 @@ func iterate[T any](ctx context.Context, s *Store, limited bool, read func(conte
 	}
 }
 
-// iterateOne yields the values of one backend, and reports whether the loop must
-// continue with the next one. It returns false at the end of the values, after an
-// error that it has yielded, and when the body has left the loop.
+// iterateOne yields the values of one backend. more reports whether the loop must
+// continue with the next backend. more is false at the end of the values, after an
+// error that was yielded, and after the body has left the loop.
 func iterateOne[T any](ctx context.Context, b *backend, limited bool, read func(context.Context, *backend) iter.Seq2[T, error], yield func(T, error) bool) (more bool) {
 	bound, free := b.withContext(ctx, limited)
 	defer free()
@@ -124,10 +124,10 @@ func (s *Store) Follow(ctx context.Context, after events.Position, options ...ev
 	}
 }
 
-// resumed returns a copy of f for reading through several backends. Its CaughtUp
-// stores each position in from, so that the next backend continues there. It calls
-// f.CaughtUp only for positions that it has not reported, since the next backend may
-// report one again.
+// resumed returns a copy of f for a loop that reads through several backends. CaughtUp
+// of the copy stores each position in from, so that the next backend continues there.
+// It calls f.CaughtUp only for a position that was not reported before, since the next
+// backend may report the same position again.
 func resumed(f events.Following, from *events.Position) events.Following {
 	caughtUp, notified, last := f.CaughtUp, false, events.Position{}
 	f.CaughtUp = func(at events.Position) {
@@ -155,9 +155,9 @@ func (s *Store) Headers(ctx context.Context, q events.Query) iter.Seq2[events.He
 	return query(ctx, s, q, events.Scanner.Headers, func(h events.Header) events.Position { return h.Position })
 }
 
-// query yields the values of method, a method of events.Scanner, for q. at returns the
-// position of a value. After a takeover the next backend continues behind that
-// position, in the direction of q.
+// query yields the values that method returns for q. The function at returns the
+// position of a value. After a takeover, query continues in the next backend behind the
+// last such position, in the direction of q.
 func query[T any](ctx context.Context, s *Store, q events.Query, method func(events.Scanner, context.Context, events.Query) iter.Seq2[T, error], at func(T) events.Position) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		left := q
@@ -184,8 +184,8 @@ func (s *Store) LoadCheckpoint(ctx context.Context, name string) ([]byte, error)
 	return withBackend(ctx, s, func(ctx context.Context, b *backend) ([]byte, error) { return b.Checkpoints.LoadCheckpoint(ctx, name) })
 }
 
-// Sync returns nil when all data that were appended and saved before are durable,
-// except checkpoints that were saved at a holder that was killed since.
+// Sync returns nil when all data that were appended or saved before are durable. An
+// exception are checkpoints that were saved at a holder that has been killed since.
 func (s *Store) Sync(ctx context.Context) error {
 	return withBackendErr(ctx, s, func(ctx context.Context, b *backend) error { return b.Checkpoints.Sync(ctx) })
 }
@@ -194,8 +194,8 @@ func (s *Store) Sync(ctx context.Context) error {
 // holder.
 var errReadOnly = errors.New("no process serves the folder, and this one opened it for reading only")
 
-// Backup has the holder write a backup into a folder, an absolute path, and returns
-// when it is complete.
+// Backup has the holder write a backup into dir, an absolute path, and returns when the
+// backup is complete.
 func (s *Store) Backup(ctx context.Context, dir string) (BackupReport, error) {
 	return withBackend(ctx, s, func(ctx context.Context, b *backend) (BackupReport, error) {
 		switch {
@@ -222,9 +222,10 @@ func (s *Store) owned() *ownedFolder {
 	return s.mu.current.owned
 }
 
-// Node returns the address of outputs that a process with this folder writes into the
-// log: the address of the holder, if the holder serves other machines. It returns an
-// empty string otherwise, and in the holder itself.
+// Node returns the address at which other machines can fetch the outputs of this
+// process, for the start event of the process. If this process is a client, that is the
+// address of the holder, or an empty string if the holder serves no other machines. In
+// the holder itself it is an empty string.
 func (s *Store) Node() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -234,8 +235,8 @@ func (s *Store) Node() string {
 	return ""
 }
 
-// Before returns the holders that were killed before this process became the holder.
-// It returns nil if this process is not the holder.
+// Before returns the earlier holders that were killed and whose work is not recovered
+// yet. It returns nil if this process is not the holder.
 func (s *Store) Before() []domain.ProcessID {
 	if h := s.owned(); h != nil {
 		return h.before
@@ -243,8 +244,8 @@ func (s *Store) Before() []domain.ProcessID {
 	return nil
 }
 
-// Recovered removes the killed holders from the endpoint after a recovery has finished
-// their work. It has no effect if this process is not the holder any more.
+// Recovered removes the killed holders from the endpoint. The caller has recovered
+// their work. Recovered has no effect if this process is not the holder any more.
 func (s *Store) Recovered() error {
 	if h := s.owned(); h != nil {
 		return h.holder.UpdateEndpoint(func(e *Endpoint) { e.Before = nil })
@@ -252,10 +253,10 @@ func (s *Store) Recovered() error {
 	return nil
 }
 
-// Sweep deletes blobs that crashes left behind, like [outputs.Store.Sweep], if this
-// process is the holder; otherwise it returns zero. It ignores blobs that were stored
-// since this process became the holder. The caller ensures that no blob from before
-// belongs to a running process.
+// Sweep deletes blobs that crashes left behind, like [outputs.Store.Sweep]. If this
+// process is not the holder, it deletes nothing and returns the zero Swept. It ignores
+// blobs that were stored since this process became the holder. The caller ensures that
+// no older blob belongs to a running process.
 func (s *Store) Sweep(ctx context.Context, recorded func(context.Context, domain.EventID) (bool, error)) (outputs.Swept, error) {
 	h := s.owned()
 	if h == nil {

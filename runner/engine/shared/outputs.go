@@ -11,16 +11,15 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 )
 
-// Outputs returns the blob store of the folder, whose operations continue with the
-// next holder after a takeover. It is valid until the Store closes.
+// Outputs returns the blob store of the folder. After a takeover its operations
+// continue with the next holder. The blob store is valid until the Store closes.
 func (s *Store) Outputs() remote.BlobStore { return folderOutputs{s} }
 
-// A folderOutputs is the blob store at the current holder. It implements
-// remote.BlobStore.
+// A folderOutputs implements remote.BlobStore by the blob store of the current holder.
 type folderOutputs struct{ store *Store }
 
-// Keep stores a blob, and repeats the upload at the next holder if r is an io.Seeker.
-// Otherwise it returns an outputs.ErrNotKept after a takeover.
+// Keep stores a blob. After a takeover it repeats the upload at the next holder if r is
+// an io.Seeker, and otherwise returns an outputs.ErrNotKept.
 func (f folderOutputs) Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
 	upload := remote.NewUpload(ref, mime, r)
 	return withBackend(ctx, f.store, func(ctx context.Context, b *backend) (domain.Retained, error) { return upload.Try(ctx, b.Outputs) })
@@ -55,8 +54,8 @@ func (f folderOutputs) All(ctx context.Context) iter.Seq2[domain.Retained, error
 	}
 }
 
-// Open returns a reader that continues with the next holder after a takeover. Its
-// requests use ctx. The caller closes it.
+// Open returns a reader of a blob. After a takeover the reader continues with the next
+// holder. Its requests use ctx. The caller closes the reader.
 func (f folderOutputs) Open(ctx context.Context, ref domain.Ref) (remote.Reader, error) {
 	m := &failoverReader{store: f.store, ctx: ctx, ref: ref}
 	err := m.open()
@@ -87,14 +86,15 @@ type failoverReader struct {
 	}
 }
 
-// open opens the blob at the current holder, or the next one if that is lost.
+// open opens the blob at the current holder, or at the next one if the current holder
+// is lost.
 func (m *failoverReader) open() error {
 	return withBackendErr(m.ctx, m.store, func(_ context.Context, b *backend) error { return m.openOn(b) })
 }
 
-// openOn opens the blob at a backend, unless it is already open there. It holds no
-// lock during the request: if two goroutines open the blob at once, one of them closes
-// its reader again. openOn returns outputs.ErrClosed after Close. If the backend was
+// openOn opens the blob at backend b, unless the blob is already open there. It holds
+// no lock during the request; if two goroutines open the blob at the same time, one of
+// the two readers is closed again. It returns outputs.ErrClosed after Close. If b was
 // lost during the request, it returns the reason.
 func (m *failoverReader) openOn(b *backend) error {
 	m.mu.Lock()

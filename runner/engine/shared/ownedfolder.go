@@ -28,8 +28,8 @@ type ownedFolder struct {
 
 // acquire takes the lock of the folder, opens the stores, serves them to other
 // processes and publishes the endpoint. It returns an events.ErrInUse or
-// outputs.ErrInUse if another process has the lock of a store. After an error it has
-// closed the stores and released the lock.
+// outputs.ErrInUse if another process has locked one of the stores. After an error no
+// store is open and the lock is free.
 func (s *Store) acquire(ctx context.Context) (*backend, error) {
 	owner := storedir.Owner{Command: s.cfg.Command, Started: time.Now().UTC(), Shares: true}
 	log, err := embedded.Open(ctx, s.dir, embedded.Config{Owner: owner, Logger: s.cfg.Logger})
@@ -67,8 +67,8 @@ func (s *Store) acquire(ctx context.Context) (*backend, error) {
 const maxUnfinished = 64
 
 // UnfinishedHolders returns the earlier holders of a folder that did not end in order,
-// the latest last. It leaves out self, and returns at most the last maxUnfinished.
-// They are dead if no other process has the lock of the folder.
+// the latest last, without self. It returns at most the last maxUnfinished holders.
+// These processes are dead if no other process has the lock of the folder.
 func UnfinishedHolders(dir string, self domain.ProcessID) []domain.ProcessID {
 	last := LastEndpoint(dir)
 	all := append(slices.Clone(last.Before), last.Process)
@@ -83,7 +83,7 @@ func (h *ownedFolder) backup(ctx context.Context, dir string) (made BackupReport
 }
 
 // yieldPeriod is the time for which a process that gave the folder up on request does
-// not take the lock again. The process that sent the request can take it meanwhile.
+// not take the lock again, so that the requesting process can take it.
 const yieldPeriod = 2 * time.Second
 
 // yield gives the folder up to a process that requested it. The backend ends; the
@@ -103,9 +103,9 @@ func (s *Store) yields() bool {
 	return !s.mu.yielded.IsZero() && time.Since(s.mu.yielded) < yieldPeriod
 }
 
-// RequestYield asks the holder of a folder to give it up, and reports whether the
-// holder agreed. A process that was started to serve the folder does not. It returns
-// before the lock is free.
+// RequestYield asks the holder of a folder to give the folder up, and reports whether
+// the holder agreed. A holder that was started to serve the folder refuses.
+// RequestYield returns before the lock is free.
 func RequestYield(ctx context.Context, dir string) (bool, error) {
 	at, err := ReadEndpoint(dir)
 	if err != nil {

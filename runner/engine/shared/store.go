@@ -21,22 +21,24 @@ const DefaultTimeout = 20 * time.Second
 type Config struct {
 	// Command is the name of this process in the endpoint, as in "ledger run".
 	Command string
-	// Process is the ID of this process in the log, now or later. Zero: it has no ID.
-	// The endpoint has the ID. If this process is killed while it is the holder, the
-	// next holder thus knows at once that it is dead.
+	// Process is the ID that this process has or will have in the log. Zero: it has no
+	// ID. The endpoint has the ID. If this process is killed while it is the holder,
+	// the next holder knows by the ID that this process is dead.
 	Process domain.ProcessID
 	// Timeout is how long the Store waits for an unresponsive holder. 0: DefaultTimeout.
 	Timeout time.Duration
-	// Waiting is called, on a goroutine of the Store, once in each period in which an
-	// operation has waited some seconds for an unresponsive holder. May be nil.
+	// Waiting is called when an operation has waited some seconds for a holder that
+	// does not respond, once in each such period, on a goroutine of the Store. May be
+	// nil.
 	Waiting func(LockWait)
-	// TookOver is called after this process has become the holder by a takeover, on a
-	// goroutine of its own that Close joins. Its context ends with the Store. May be nil.
+	// TookOver is called after a takeover has made this process the holder. It runs on
+	// its own goroutine, which Close joins. Its context ends when the Store closes. May
+	// be nil.
 	TookOver func(ctx context.Context)
-	// ReadOnly opens the folder for a process that only reads, while no process serves
-	// it. It returns an events.ErrInUse if another process has become the holder
-	// meanwhile. Nil: this process also writes, and becomes the holder if there is
-	// none.
+	// ReadOnly opens the folder in a process that only reads, while no process serves
+	// the folder. It returns an events.ErrInUse if another process has become the
+	// holder meanwhile. If ReadOnly is nil, this process also writes, and becomes the
+	// holder if there is none.
 	ReadOnly func(context.Context) (Backend, error)
 	// Logger gets the warnings of the log and of the outputs. Nil: they are discarded.
 	Logger *slog.Logger
@@ -58,8 +60,8 @@ type Store struct {
 	// life ends with events.ErrClosed, by end, when the Store closes.
 	life context.Context
 	end  context.CancelCauseFunc
-	// running counts the goroutines of the Store. It is added to under mu, so that
-	// Close does not miss one.
+	// running counts the goroutines of the Store. Goroutines are added while mu is
+	// held, so that Close does not miss one.
 	running sync.WaitGroup
 	mu      struct {
 		sync.Mutex
@@ -75,15 +77,15 @@ type Store struct {
 	}
 }
 
-// Open opens the store in a folder. If there is no holder, this process becomes the
-// holder, unless it only reads. The holder creates a missing folder, and serves the
-// folder until Close. Otherwise Open connects to the holder. The caller closes the
-// Store.
+// Open opens the store in a folder. If there is a holder, the process that has the lock
+// of the folder, Open connects to it. Otherwise this process becomes the holder, unless
+// it only reads. The holder creates a missing folder, and serves the folder until
+// Close. The caller closes the Store.
 //
 // Besides the errors of [embedded.Open] and [engine.OpenOutputs], Open returns two
-// errors about the holder: an events.ErrInUse that names it if it does not share the
-// folder or runs on another machine, and an [UnresponsiveError] if it does not
-// answer.
+// errors about the holder: an events.ErrInUse with its name if the holder does not
+// share the folder or runs on another machine, and an [UnresponsiveError] if it does
+// not answer.
 func Open(ctx context.Context, dir string, cfg Config) (*Store, error) {
 	s := &Store{cfg: cfg, dir: dir}
 	s.life, s.end = context.WithCancelCause(context.Background())
@@ -109,9 +111,10 @@ func (s *Store) waiting(w LockWait) {
 	}
 }
 
-// backend returns the current backend. If that is lost, it waits for the search for the
-// next one, and starts the search unless it is running. It returns events.ErrClosed after
-// Close, the cause of ctx, or the error of the search.
+// backend returns the current backend. If the current backend is lost, the method
+// backend waits for the search for the next one, and starts the search if none is
+// running. It returns events.ErrClosed after Close, the cause of ctx, or the error of
+// the search.
 func (s *Store) backend(ctx context.Context) (*backend, error) {
 	s.mu.Lock()
 	if s.mu.closed {

@@ -21,9 +21,9 @@ type backendSearch struct {
 	err error
 }
 
-// setCurrent makes a backend the current one. When it is lost, a Store that writes
-// starts the search for the next backend at once, and not only with its next
-// operation, so that the other processes soon have a holder again.
+// setCurrent makes b the current backend. When b is lost, a Store that writes searches
+// for the next backend at once, and does not wait for its next operation. The other
+// processes thus soon have a holder again.
 func (s *Store) setCurrent(b *backend) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,9 +37,9 @@ func (s *Store) setCurrent(b *backend) {
 	})
 }
 
-// replace closes the lost backend, finds the next one and ends the search. The old
-// backend is closed on a goroutine of its own: its running calls may take until
-// drainTimeout, and the lock is free only then.
+// replace closes the lost backend, finds the next one, and ends the search found. It
+// closes the lost backend on a separate goroutine, because the requests in progress may
+// take until drainTimeout. The lock of the folder is free only after that.
 func (s *Store) replace(found *backendSearch) {
 	s.mu.Lock()
 	old := s.mu.current
@@ -63,12 +63,12 @@ func (s *Store) replace(found *backendSearch) {
 }
 
 // findBackend takes the lock of the folder or connects to the holder. While another
-// process begins to serve, ends or does not respond, it repeats the attempt with
-// growing pauses. After Config.Timeout it returns an UnresponsiveError.
+// process begins to serve, ends or does not respond, findBackend repeats the attempt
+// with growing pauses. After Config.Timeout it returns an UnresponsiveError.
 //
-// It returns an error at once if another attempt cannot change it. Open sets first:
-// then findBackend also returns an error after exclusiveWait if a process has the lock
-// that does not share the folder.
+// It returns an error at once if another attempt cannot change the result. Open sets
+// first. A findBackend with first set also gives up after exclusiveWait, if the process
+// with the lock does not share the folder.
 func (s *Store) findBackend(ctx context.Context, first bool) (*backend, error) {
 	began, notified := time.Now(), false
 	for pause := firstPause; ; pause = min(pause*3/2, lastPause) {
