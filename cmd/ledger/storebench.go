@@ -61,8 +61,8 @@ With --time below 10 minutes all sizes are smaller and the ratios less reliable.
 	return cmd
 }
 
-// storeBench runs the benchmark and prints the table. If the run ends with an error
-// after some trials, it prints the rows of these trials.
+// storeBench runs the benchmark and prints the table. If the run fails after some
+// trials, storeBench prints the rows of these trials and returns the error.
 func (a *app) storeBench(ctx context.Context, f benchFlags) error {
 	config, err := a.benchConfig(f)
 	if err != nil {
@@ -105,9 +105,8 @@ func (a *app) benchConfig(f benchFlags) (c measure.Config, err error) {
 	return c, err
 }
 
-// benchDir returns the folder in which the benchmark runs. It is the folder given,
-// unless that is empty. Then it is the folder of the store, or if that does not exist,
-// its nearest existing ancestor.
+// benchDir returns the folder in which the benchmark runs: the folder given, unless that
+// is empty, and otherwise the nearest existing ancestor of the store's folder.
 func (a *app) benchDir(given string) (string, error) {
 	if given != "" {
 		return given, nil

@@ -25,8 +25,8 @@ const (
 	certificateFile = "serving.pem"
 )
 
-// credentialsPath returns the absolute path of a file in the folder of s. It returns a
-// relative path if the working directory is unknown.
+// credentialsPath returns the absolute path of the file name in the folder s.dir. If the
+// working directory is unknown, the path is relative.
 func (s *serverProcess) credentialsPath(name string) string {
 	path, err := filepath.Abs(filepath.Join(s.dir, name))
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *serverProcess) writeCredentials() error {
 	return nil
 }
 
-// removeCredentials removes the files of writeCredentials, including the files of an
+// removeCredentials removes the files that writeCredentials wrote, also those of an
 // earlier server that was killed. Files that do not exist are no error.
 func (s *serverProcess) removeCredentials() error {
 	var errs []error

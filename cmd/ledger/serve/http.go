@@ -26,10 +26,11 @@ const (
 )
 
 // handler returns the HTTP handler for outputs, status and metrics. It checks each
-// request with authorizeCounted, except a health check. It answers 503 with Retry-After
-// while too many password checks wait, 401 to requests without valid credentials, and
-// 403 to requests that the caller may not make; package remote answers refused requests
-// for outputs itself, so that its clients recognize the error.
+// request with authorizeCounted, except a health check. It responds with 503 and
+// Retry-After while too many password checks wait, with 401 to a request without valid
+// credentials, and with 403 to a request that the user may not make. It passes refused
+// requests for outputs to package remote, whose responses the clients of that package
+// recognize.
 func (s *serverProcess) handler() http.Handler {
 	mux := s.monitoring()
 	blobs := remote.Serve(s.outputs, remote.ServerConfig{Authorize: func(r *http.Request) error {
@@ -73,8 +74,8 @@ func (s *serverProcess) monitoring() *http.ServeMux {
 	return mux
 }
 
-// authorizeCounted authorizes a request, and counts it and its refusal. It returns the
-// reason of the refusal, or nil.
+// authorizeCounted authorizes a request. It returns the reason if the request is
+// refused, and nil otherwise. It counts all requests and the refused ones.
 func (s *serverProcess) authorizeCounted(r *http.Request) error {
 	s.requests.Add(1)
 	err := s.authorize(r)

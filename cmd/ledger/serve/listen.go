@@ -21,7 +21,8 @@ type listeners struct {
 	http     net.Listener // for outputs and monitoring
 }
 
-// close closes both listeners. Once run has started the servers, they close them.
+// close closes both listeners. The caller calls it only if run has not started the
+// servers: the servers close the listeners themselves.
 func (l listeners) close() error {
 	if l.protocol == nil {
 		return l.http.Close()
@@ -29,8 +30,9 @@ func (l listeners) close() error {
 	return errors.Join(l.protocol.Close(), l.http.Close())
 }
 
-// newEndpoint returns the endpoint of this process with its public addresses. The
-// address given, if not empty, replaces the one at which other nodes request outputs.
+// newEndpoint returns the endpoint of this process: its IDs and its public addresses.
+// Other nodes request outputs at the address given, or if that is empty at the address
+// of the HTTP listener.
 func (s *serverProcess) newEndpoint(l listeners, given string) shared.Endpoint {
 	at := shared.Endpoint{Process: s.Mint().Process(), PID: os.Getpid(), Started: s.Now().UTC(), Command: stores.ServeCommand}
 	at.Outputs = httpURL(reached(l.http.Addr(), "127.0.0.1"), s.access)
@@ -41,8 +43,8 @@ func (s *serverProcess) newEndpoint(l listeners, given string) shared.Endpoint {
 	return at
 }
 
-// listen opens the public listeners. last is the endpoint of the last server that ended
-// in order.
+// listen opens the public listeners. last is the endpoint that the previous server wrote
+// when it ended in order, or zero.
 func (s *serverProcess) listen(ctx context.Context, at stores.Address, last shared.Endpoint) (l listeners, err error) {
 	if at.Database == "" {
 		if l.protocol, err = listen(ctx, "listen", s.Listen, s.access, s.ownerOnly); err != nil {
@@ -56,10 +58,12 @@ func (s *serverProcess) listen(ctx context.Context, at stores.Address, last shar
 }
 
 // listenHTTP opens the listener for outputs at --listen-outputs. Without that flag it
-// listens on the host of the protocol listener, or on 127.0.0.1 without one.
+// listens on the host of gate, which is the protocol listener, or on 127.0.0.1 if gate
+// is nil.
 //
-// It then takes the port that the previous server of the folder used, because the log may
-// contain the address of that server. If the port is in use, it takes a free one.
+// Without the flag it takes the port of last, the previous server of the folder, because
+// the log may contain the address of that server. If that port is in use, it takes a
+// free one.
 func (s *serverProcess) listenHTTP(ctx context.Context, gate net.Listener, last shared.Endpoint) (net.Listener, error) {
 	at := func(address string) (net.Listener, error) {
 		return listen(ctx, "listen-outputs", address, s.access, s.ownerOnly)
@@ -82,7 +86,8 @@ func (s *serverProcess) listenHTTP(ctx context.Context, gate net.Listener, last 
 	return at(net.JoinHostPort(host, "0"))
 }
 
-// httpURL returns the URL of HOST:PORT, with the scheme https if cfg has TLS.
+// httpURL returns the URL of an address of the form HOST:PORT. The scheme is https if
+// cfg has TLS, and http otherwise.
 func httpURL(at string, cfg server.Config) string {
 	if cfg.TLS != nil {
 		return "https://" + at
@@ -90,9 +95,10 @@ func httpURL(at string, cfg server.Config) string {
 	return "http://" + at
 }
 
-// listen opens the TCP address if cfg is safe to serve there, and returns an
-// error naming --flag otherwise. A server for the owner alone is safe only on
-// loopback: its certificate and its password are readable only on this machine.
+// listen opens a TCP listener on address if cfg is safe to serve there. Every error
+// names the flag from which the address is. If owner is set, only the owner of the
+// folder can connect. Such a server may only listen on loopback, because its certificate
+// and its password are readable only on this machine.
 func listen(ctx context.Context, flag, address string, cfg server.Config, owner bool) (net.Listener, error) {
 	resolved, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
@@ -112,8 +118,9 @@ func listen(ctx context.Context, flag, address string, cfg server.Config, owner 
 	return listener, nil
 }
 
-// reached returns the address at which clients reach a listener. If the listener has an
-// unspecified IP address, such as 0.0.0.0, the result has the host name in its place.
+// reached returns the address HOST:PORT at which clients reach a listener. If the
+// listener has an unspecified IP address, such as 0.0.0.0, HOST is the host name in the
+// parameter name.
 func reached(at net.Addr, name string) string {
 	host, port, err := net.SplitHostPort(at.String())
 	if err != nil {
@@ -125,8 +132,8 @@ func reached(at net.Addr, name string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// connection returns an EventStoreDB connection string for the address at, without
-// credentials.
+// connection returns an EventStoreDB connection string for an address HOST:PORT, without
+// credentials. It turns TLS off if cfg has none.
 func connection(at string, cfg server.Config) string {
 	u := url.URL{Scheme: "esdb", Host: at}
 	if cfg.TLS == nil {

@@ -34,8 +34,8 @@ func newMeteredStore(store *embedded.Store) *meteredStore {
 	return m
 }
 
-// A trackedFollower is one running Follow or FollowEvery loop. Its at is the sequence
-// number of the last record that the loop yielded or skipped as filtered out.
+// A trackedFollower is one running Follow or FollowEvery loop. The field at is the
+// sequence number of the last record that the loop yielded or that its filter excluded.
 type trackedFollower struct{ at atomic.Uint64 } // written by the loop, read by counters
 
 // Append appends like embedded.Store.Append and counts the result.
@@ -58,24 +58,25 @@ func (m *meteredStore) Place(ctx context.Context, s events.Stream, after events.
 	return at, err
 }
 
-// Follow follows like embedded.Store.Follow. The metrics count it as a follower while the
-// loop runs.
+// Follow follows like embedded.Store.Follow. The metrics count the loop as a follower
+// while it runs.
 func (m *meteredStore) Follow(ctx context.Context, after events.Position, options ...events.Following) iter.Seq2[events.Entry, error] {
 	return m.trackFollow(after, func(f *trackedFollower) iter.Seq2[events.Entry, error] {
 		return m.Store.Follow(ctx, after, observeCaughtUp(options, f)...)
 	})
 }
 
-// FollowEvery follows like embedded.Store.FollowEvery. The metrics count it as a follower
-// while the loop runs.
+// FollowEvery follows like embedded.Store.FollowEvery. The metrics count the loop as a
+// follower while it runs.
 func (m *meteredStore) FollowEvery(ctx context.Context, after events.Position, o events.Following, every uint64, passed func(events.Position)) iter.Seq2[events.Entry, error] {
 	return m.trackFollow(after, func(f *trackedFollower) iter.Seq2[events.Entry, error] {
 		return m.Store.FollowEvery(ctx, after, observeCaughtUp([]events.Following{o}, f)[0], every, passed)
 	})
 }
 
-// trackFollow wraps a follow loop. It registers a follower when the caller starts the
-// loop, advances it after each record, and removes it when the loop ends.
+// trackFollow returns loop with tracking. It registers a trackedFollower when the caller
+// starts the loop, advances that follower after each record, and removes it when the
+// loop ends.
 func (m *meteredStore) trackFollow(after events.Position, loop func(*trackedFollower) iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		f := &trackedFollower{}
@@ -96,9 +97,9 @@ func (m *meteredStore) trackFollow(after events.Position, loop func(*trackedFoll
 	}
 }
 
-// observeCaughtUp returns options with a CaughtUp callback that sets f to the position
-// and then calls the callback of the caller. Without options it returns one option with
-// that callback.
+// observeCaughtUp returns a copy of options whose CaughtUp callbacks first set the
+// position of f and then call the callback that the option had. If options is empty, the
+// result has one option with such a callback.
 func observeCaughtUp(options []events.Following, f *trackedFollower) []events.Following {
 	noted := func(told func(events.Position)) func(events.Position) {
 		return func(p events.Position) {
@@ -119,14 +120,14 @@ func observeCaughtUp(options []events.Following, f *trackedFollower) []events.Fo
 	return all
 }
 
-// addFollower adds f to the followers that counters counts.
+// addFollower adds f to the followers whose number and lag the method counters returns.
 func (m *meteredStore) addFollower(f *trackedFollower) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.mu.followers[f] = struct{}{}
 }
 
-// removeFollower removes f.
+// removeFollower removes f from the followers that addFollower added.
 func (m *meteredStore) removeFollower(f *trackedFollower) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

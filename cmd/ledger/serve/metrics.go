@@ -88,9 +88,9 @@ func (g metricsCollector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// collectHealth sends the counters of the background work of a Pebble database:
-// failed flushes and compactions, and write stalls. database is the value of the
-// label.
+// collectHealth sends the counters of the background work of a Pebble database: failed
+// flushes and compactions, and write stalls. The metrics have database as the value of
+// their label.
 func collectHealth(database string, h embedded.Health, to chan<- prometheus.Metric) {
 	stalled := 0.0
 	if h.Stalled {
@@ -101,12 +101,12 @@ func collectHealth(database string, h embedded.Health, to chan<- prometheus.Metr
 	to <- prometheus.MustNewConstMetric(stalledMetric, prometheus.GaugeValue, stalled, database)
 }
 
-// quantiles are the quantiles of the recent sync durations that are exported, by the
-// value of their label.
+// quantiles are the exported quantiles of the recent sync durations. Each key is the
+// value of the metric's label.
 var quantiles = map[string]float64{"median": 0.5, "p99": 0.99, "worst": 1}
 
-// collectSyncs sends the quantiles of the sync durations, and no metric before the
-// first sync. It sorts took.
+// collectSyncs sends the quantiles of the sync durations in took. It sends nothing if
+// took is empty. It sorts took in place.
 func collectSyncs(took []time.Duration, to chan<- prometheus.Metric) {
 	if len(took) == 0 {
 		return
@@ -136,8 +136,8 @@ func (s *serverProcess) storeFailure() error {
 	return s.metered.Stats().Failure
 }
 
-// serveHealth serves the health check: 200 while the store accepts appends, 503 while it
-// does not. It requires no credentials, as the response reveals no content of the
+// serveHealth serves the health check: status 200 while the store accepts appends, and
+// 503 otherwise. It requires no credentials, as the response reveals no content of the
 // store.
 func (s *serverProcess) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	if failure := s.storeFailure(); failure != nil {

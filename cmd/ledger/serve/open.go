@@ -20,9 +20,10 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
-// open acquires the store or the node, starts the local server, recovers a folder from
-// dead processes, registers this process in the log if others may look for its outputs,
-// and creates the HTTP server. On an error it closes all but the listeners.
+// open opens the folder, or the node of a database, and starts the local server. In a
+// folder it then recovers the work of dead processes. It registers this process in the
+// log if mayHaveOutputs reports true. Last it creates the HTTP server. After an error
+// everything but the public listeners is closed.
 func (s *serverProcess) open(ctx context.Context, at stores.Address) (err error) {
 	if at.Database == "" {
 		err = s.openStore(ctx)
@@ -57,11 +58,11 @@ func (s *serverProcess) open(ctx context.Context, at stores.Address) (err error)
 	return nil
 }
 
-// mayHaveOutputs reports whether other nodes may look for outputs of processes that
-// recorded no address. That is so for a node, where processes may be at work before it
-// is served, and for a folder that already contains outputs. For an empty folder it
-// reports false, so that open writes no event into it: it can still become the target
-// of a copy.
+// mayHaveOutputs reports whether other nodes may look here for outputs of processes that
+// recorded no address. It returns true for a node, where processes may have worked
+// before it was served, and for a folder that contains outputs. It returns false for a
+// folder without outputs: open then writes no event into the folder, so an empty folder
+// can still become the target of a copy.
 func (s *serverProcess) mayHaveOutputs(ctx context.Context) (bool, error) {
 	if s.store.Folder == nil {
 		return true, nil
@@ -72,8 +73,9 @@ func (s *serverProcess) mayHaveOutputs(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// openStore opens the folder exclusively, wraps its log in a meteredStore and creates the
-// protocol server. It takes the folder over from a process that yields it.
+// openStore opens the folder exclusively, wraps its log in a meteredStore and creates
+// the protocol server. If another process has the folder open and agrees to hand it
+// over, openStore takes the folder over.
 func (s *serverProcess) openStore(ctx context.Context) error {
 	owner := storedir.Owner{Command: stores.ServeCommand, PID: s.endpoint.PID, Started: s.endpoint.Started, Shares: true}
 	opened, err := s.OpenFolder(ctx, s.dir, owner)
@@ -92,10 +94,10 @@ func (s *serverProcess) openStore(ctx context.Context) error {
 	return nil
 }
 
-// takeOver asks the process that holds the folder to yield it, and opens the folder
-// once its lock is free. The other process continues as a client of this one. takeOver
-// returns inUse if the holder is a server, does not share the folder, or does not yield
-// within [stores.TakeoverTimeout].
+// takeOver asks the process that has the lock of the folder to yield the lock, and opens
+// the folder once the lock is free. That process continues as a client of this one.
+// takeOver returns the error inUse if that process is a server, does not share the
+// folder, or does not yield within [stores.TakeoverTimeout].
 func (s *serverProcess) takeOver(ctx context.Context, owner storedir.Owner, inUse error) (*stores.Store, error) {
 	waitCtx, cancel := context.WithTimeoutCause(ctx, stores.TakeoverTimeout, inUse)
 	defer cancel()
@@ -121,13 +123,13 @@ func (s *serverProcess) takeOver(ctx context.Context, owner storedir.Owner, inUs
 	}
 }
 
-// lockAttempts is the number of attempts to lock the folder after a request to yield.
-// After them takeOver asks again, since another process may have locked the folder
-// first.
+// lockAttempts is the number of attempts to lock the folder after a request to yield it.
+// After these attempts takeOver sends another request, since another process may have
+// locked the folder first.
 const lockAttempts = 50
 
-// openNode opens the database, acquires the outputs of the node exclusively, and
-// records the end of earlier servers of the node that were killed.
+// openNode opens the database and acquires the outputs of this node exclusively. For
+// earlier servers of the node that were killed, it records their end in the log.
 func (s *serverProcess) openNode(ctx context.Context, at stores.Address) error {
 	killed := shared.UnfinishedHolders(s.dir, domain.ProcessID{})
 	opened, err := s.OpenDatabase(ctx, at)
@@ -146,8 +148,8 @@ func (s *serverProcess) openNode(ctx context.Context, at stores.Address) error {
 	return nil
 }
 
-// recordProcessID writes the ID that this process has in the log into the endpoint
-// file. The processRegistration calls it after each registration.
+// recordProcessID writes id, the ID under which the log has this process, into the
+// endpoint file. The processRegistration calls recordProcessID after each registration.
 func (s *serverProcess) recordProcessID(id domain.ProcessID) {
 	if err := s.localServer.SetProcess(id); err != nil {
 		s.log.Warn("the endpoint file does not have the ID of this process", "error", err)
@@ -176,7 +178,7 @@ func (s *serverProcess) serveLocal(ctx context.Context) (err error) {
 }
 
 // recoverDead settles the calls and closes the layers that dead processes left open in
-// the folder, as recover does. It appends nothing if no process is dead.
+// the folder, as `ledger recover` does. It appends nothing if no process is dead.
 func (s *serverProcess) recoverDead(ctx context.Context) error {
 	lives, err := stores.Current(ctx, s.store, runner.Processes())
 	if err != nil || len(s.store.Judge(lives, s.Now()).Dead) == 0 {

@@ -38,10 +38,10 @@ func (o Options) checkNode() error {
 	return nil
 }
 
-// serverConfig returns the configuration of the protocol server, and whether the server
-// admits only the owner of the folder. It does so if neither --users nor --anonymous is
-// given. The configuration then has the users of id, and also the certificate of id
-// unless --tls-cert is given.
+// serverConfig returns the configuration of the protocol server. owner reports whether
+// only the owner of the folder can connect, which is so if neither --users nor
+// --anonymous is given. In that case the users of cfg are those of id, and without
+// --tls-cert the certificate is that of id too.
 func (o Options) serverConfig(id *shared.Identity) (cfg server.Config, owner bool, err error) {
 	cfg = server.Config{Writable: o.Writable, Connections: conns.New(conns.Config{})}
 	if o.Changed("anonymous") {
@@ -71,7 +71,7 @@ func (o Options) serverConfig(id *shared.Identity) (cfg server.Config, owner boo
 	return cfg, owner, err
 }
 
-// readUsers parses the users file at path name.
+// readUsers parses the users file at the path name.
 func readUsers(name string) (*auth.Users, error) {
 	file, err := os.Open(name)
 	if err != nil {

@@ -63,10 +63,10 @@ type serverProcess struct {
 	refusedRequests atomic.Int64   // HTTP requests that authorize refused
 }
 
-// Run serves the folder that --store names, or the node of the database that it names,
-// until ctx ends, which is no error. It opens the listeners before the store, so that
-// the endpoint that it publishes has their ports. An error that ends a server ends Run.
-// All goroutines that Run starts have ended, and the store is closed, when it returns.
+// Run serves the folder, or the node of the database, that --store names until ctx ends,
+// which is no error. It opens the listeners before the store, so that the endpoint in
+// the store's folder has their ports. An error that ends a server ends Run. Run joins
+// all goroutines that it starts and closes the store before it returns.
 func Run(ctx context.Context, c Config) error {
 	at, err := c.Where()
 	if err != nil {
@@ -106,10 +106,10 @@ func Run(ctx context.Context, c Config) error {
 	return errors.Join(s.run(ctx, l), s.store.Close())
 }
 
-// run serves until ctx ends, which is the normal end, or a server fails. It stops in
-// this order: renewals of the lease, publishing, the servers (see drain), and last the
-// process in the log, so that no request is served after its end is on record. run
-// joins all goroutines that it starts.
+// run serves until ctx ends, which is the normal end, or a server fails. It then stops
+// the renewal of the lease, publishing, and the servers (see drain), in this order. Last
+// it records the end of the process in the log, so that no request is served after that
+// record. run joins all goroutines that it starts.
 func (s *serverProcess) run(ctx context.Context, l listeners) error {
 	failed := make(chan error, 3) // one slot for each server and publishing, so that no goroutine blocks after wait
 	var servers, renewing sync.WaitGroup
@@ -151,8 +151,8 @@ func (s *serverProcess) totals() []any {
 	return counts
 }
 
-// serveHTTP runs the HTTP server for outputs until drain shuts it down, and returns nil
-// then.
+// serveHTTP runs the HTTP server for outputs. It returns nil after drain has shut the
+// server down.
 func (s *serverProcess) serveHTTP(l net.Listener) (err error) {
 	l = s.access.Connections.Listener(l)
 	if s.access.TLS != nil {
@@ -217,8 +217,8 @@ func (s *serverProcess) printAddresses() error {
 	return errors.Join(err, s.Out.Flush())
 }
 
-// wait returns nil when ctx ends, or the error that a server sends to failed. It logs the
-// throughput at the interval --log-every; 0 turns that off.
+// wait returns nil when ctx ends, or the error that a server sends to the channel
+// failed. It logs the throughput at the interval --log-every, or never if that is 0.
 func (s *serverProcess) wait(ctx context.Context, failed <-chan error) error {
 	var tick <-chan time.Time
 	if s.LogInterval > 0 {
@@ -240,10 +240,9 @@ func (s *serverProcess) wait(ctx context.Context, failed <-chan error) error {
 	}
 }
 
-// throughput returns a function that returns the throughput since the previous call of
-// that function, as arguments of slog. Its first call returns the throughput since
-// throughput returned. For a node the function returns the totals since the start. One
-// goroutine calls it.
+// throughput returns a function that returns the throughput of a served folder as
+// arguments of slog. The function covers the time since its previous call, or since the
+// call of throughput. For a node the function is totals. One goroutine calls it.
 func (s *serverProcess) throughput() func() []any {
 	if s.metered == nil {
 		return s.totals
@@ -261,13 +260,13 @@ func (s *serverProcess) throughput() func() []any {
 	}
 }
 
-// perSecond returns a rate, truncated to one decimal.
+// perSecond returns n per second, truncated to one decimal.
 func perSecond(n int64, seconds float64) float64 {
 	return float64(int64(float64(n)/seconds*10)) / 10
 }
 
-// drain shuts the servers down. Requests in flight may finish within --drain; drain
-// then cancels them, which is no error. It ignores the end of ctx.
+// drain shuts the servers down. It waits for requests in flight for the duration --drain
+// and then cancels them, which is no error. It goes on if ctx ends.
 func (s *serverProcess) drain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), s.Drain, errDrain)
 	defer cancel()

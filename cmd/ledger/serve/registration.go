@@ -36,7 +36,8 @@ type processRegistration struct {
 	writer     *events.Writer         // of the stream of process
 }
 
-// register appends ProcessStarted: the first time under p.firstID, later under a new ID.
+// register appends ProcessStarted, under p.firstID at the first call and under a new ID
+// at each later call.
 func (p *processRegistration) register(ctx context.Context) error {
 	id := p.firstID
 	// A process ID is used once: registerAgain gets a new one.
@@ -56,8 +57,8 @@ func (p *processRegistration) register(ctx context.Context) error {
 	return nil
 }
 
-// renewLease renews the lease until ctx is done. The caller calls register before it, and
-// recordEnd after renewLease has returned.
+// renewLease renews the lease until ctx is done. The caller calls register before
+// renewLease, and recordEnd after renewLease has returned.
 func (p *processRegistration) renewLease(ctx context.Context) {
 	for {
 		lease := runner.KeepLease(ctx, p.ledger, p.writer, p.process, leaseDuration)
@@ -80,9 +81,9 @@ const (
 	maxBackoff = time.Minute
 )
 
-// registerAgain records the process under a new ID and ends the process record whose
-// lease was lost. It retries with exponential backoff, and returns false if ctx is done
-// first.
+// registerAgain records the process under a new ID, and then the end of the process
+// under the ID whose lease was lost. It retries with exponential backoff. It returns
+// false if ctx is done first.
 func (p *processRegistration) registerAgain(ctx context.Context) bool {
 	lost := p.process
 	for wait := minBackoff; ; wait = min(2*wait, maxBackoff) {
@@ -113,8 +114,8 @@ func (p *processRegistration) recordEnd(ctx context.Context) {
 	}
 }
 
-// endProcess appends ProcessStopped with the reason lost to the stream of a process,
-// unless the stream is empty or already ends with a ProcessStopped.
+// endProcess appends ProcessStopped with the reason lost to the stream of the process
+// with this ID. It appends nothing if the stream is empty or ends with a ProcessStopped.
 func endProcess(ctx context.Context, ledger *events.Ledger, id domain.ProcessID) error {
 	stream := events.ProcessStream(id)
 	for {

@@ -12,8 +12,8 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine"
 )
 
-// An approvalRow is one saved approval in the results: one pattern. Several rows share an
-// ID if the person approved several patterns with one answer.
+// An approvalRow is one pattern of a saved approval in results. If a person approved
+// several patterns with one answer, each pattern is a row and the rows share an ID.
 type approvalRow struct {
 	Approval domain.PermissionID `json:"approval"` // the permission request that the person answered with "always"
 	Session  domain.SessionID    `json:"session"`  // the session that made the request
@@ -26,7 +26,8 @@ type approvalRow struct {
 	Person   *string             `json:"person"`  // the OS user who answered; null: not recorded
 }
 
-// newApprovalRow converts a saved approval. It sets Expired by the clock of out.
+// newApprovalRow returns the row of a saved approval. It sets Expired by the clock of
+// out.
 func newApprovalRow(out *render.Printer, saved engine.SavedApproval) approvalRow {
 	return approvalRow{
 		Approval: saved.Permission, Session: saved.Session, Location: saved.Location, Action: saved.Action, Resource: saved.Resource,
@@ -34,7 +35,7 @@ func newApprovalRow(out *render.Printer, saved engine.SavedApproval) approvalRow
 	}
 }
 
-// approvalRows converts saved approvals and keeps their order.
+// approvalRows returns the rows of saved approvals, in the same order.
 func approvalRows(out *render.Printer, all []engine.SavedApproval) []approvalRow {
 	rows := make([]approvalRow, len(all))
 	for i, saved := range all {
@@ -43,8 +44,8 @@ func approvalRows(out *render.Printer, all []engine.SavedApproval) []approvalRow
 	return rows
 }
 
-// expired reports whether an approval has expired at now. An approval with a zero Expires
-// never does.
+// expired reports whether a saved approval has expired at the time now. An approval
+// without an expiry time, whose Expires is zero, never expires.
 func expired(saved engine.SavedApproval, now time.Time) bool {
 	return !saved.Expires.IsZero() && !now.Before(saved.Expires)
 }
@@ -77,7 +78,8 @@ func ListApprovals(ctx context.Context, out *render.Printer, s *stores.Store, fi
 	return render.Rows(out, rows, func() { approvalTable(out, rows, "No approvals. Answering a question with always saves one.") })
 }
 
-// approvalTable prints approvals as a table. Without rows it prints the text empty.
+// approvalTable prints approvals as a table. If rows is empty it prints the text in the
+// parameter empty.
 func approvalTable(out *render.Printer, rows []approvalRow, empty string) {
 	t := render.Table{Head: []string{"APPROVAL", "~ACTION", "~RESOURCE", "~LOCATION", "SAVED", "EXPIRES", "~BY"}, Empty: empty}
 	for _, r := range rows {

@@ -39,8 +39,9 @@ func printCall(out *render.Printer, d callDetail) {
 	out.Table(placeTable(out, d.Timeline))
 }
 
-// outcomeSuffix returns a suffix of the outcome: whether the call began, or when it was
-// interrupted. It is empty for a call that ran to its end.
+// outcomeSuffix returns a text to print after the outcome of a call: that no reply asked
+// for the call, whether the call began, or the cause of its interruption. It is empty
+// for a call that ran to its end.
 func outcomeSuffix(out *render.Printer, d callDetail) string {
 	switch {
 	case d.call.Asked.IsZero():
@@ -88,8 +89,8 @@ func effectiveText(out *render.Printer, d callDetail) string {
 	return offeredText(out, d.Effective)
 }
 
-// placeText describes the event that changed the registration in effect. The kind is empty if
-// findChange did not find the event.
+// placeText describes the event that changed the registration in effect. If findChange
+// did not find that event, the Kind of p is empty.
 func placeText(out *render.Printer, p *eventPlace) string {
 	if p == nil {
 		return ""
@@ -160,8 +161,8 @@ func effect(out *render.Printer, word string) string {
 	return out.Styled(render.Magenta, word)
 }
 
-// printRetained lists the stored outputs of a call, with the command that prints each of
-// them. The number lost counts bytes that the tool dropped.
+// printRetained lists the stored outputs of a call, each with the command that prints
+// it. lost is the number of bytes that the tool dropped.
 func printRetained(out *render.Printer, all []retainedRow, lost int64) {
 	if len(all) == 0 {
 		return
@@ -198,7 +199,8 @@ func modelResultText(out *render.Printer, r *modelResult) string {
 	return contentText(r.Content)
 }
 
-// contentText returns the texts of content, with name, media type and size in place of media.
+// contentText returns the texts of content. In place of an item that is not text it
+// returns the item's name, media type and size.
 func contentText(content domain.Contents) string {
 	var parts []string
 	for _, c := range content {

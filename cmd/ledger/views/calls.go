@@ -45,8 +45,8 @@ func (f CallFilter) checkOutcomes() error {
 	return nil
 }
 
-// selects reports whether the filter selects a call. The session is the resolved f.Session, or
-// zero for all sessions.
+// selects reports whether the filter selects the call c. session is the ID that
+// f.Session was resolved to, or zero for all sessions.
 func (f CallFilter) selects(c calls.Call, session domain.SessionID) bool {
 	word := render.OutcomeOf(c)
 	return (session.IsZero() || c.Session == session) && (f.Tool == "" || c.Tool == f.Tool) &&
@@ -86,8 +86,8 @@ func ListCalls(ctx context.Context, out *render.Printer, s *stores.Store, filter
 	return render.Rows(out, newCallRows(asked, filter.FullInputs), func() { out.Table(callTable(out, asked, filter.FullInputs)) })
 }
 
-// callTable returns a table of calls. If full is set, the table has whole inputs and is not fitted
-// to the terminal.
+// callTable returns a table of calls. If full is set, the table shows whole inputs and
+// may be wider than the terminal.
 func callTable(out *render.Printer, all []query.CallWithInput, full bool) render.Table {
 	t := render.Table{Head: []string{"CALL", "~TOOL", "OUTCOME", "SESSION", "ASKED", "?>TOOK", "~INPUT", "~TEXT"}, Empty: "No calls.", Unlimited: full}
 	for _, c := range all {

@@ -12,8 +12,9 @@ import (
 	"github.com/settlement-ledger/ledger/projections/calls"
 )
 
-// A callDetail is the result of call show: all recorded facts about a call. ShowCall fills it
-// from the fold of all calls and from the events of the session's stream, in their order.
+// A callDetail is the JSON result of `ledger call show`: all recorded facts about a
+// call. ShowCall fills it from the projection of all calls and from the events of the
+// session's stream.
 type callDetail struct {
 	callRow
 	InputRan     json.RawMessage     `json:"input_ran"`    // the input after hooks changed it; null: no hook did
@@ -47,7 +48,7 @@ type offeredRow struct {
 	Fingerprint  *string               `json:"fingerprint"` // of the definition; null: unknown
 }
 
-// newOfferedRow returns the row of a registered tool, or nil for the zero Offered.
+// newOfferedRow returns the row of an offered registration, or nil for the zero Offered.
 func newOfferedRow(o domain.Offered) *offeredRow {
 	if o.IsZero() {
 		return nil
@@ -98,7 +99,8 @@ type lateRow struct {
 	Text    *string          `json:"text"`
 }
 
-// ShowCall prints the call that id names; @last is the call that the model asked for last.
+// ShowCall prints the call that id identifies. The ID @last identifies the call that the
+// model asked for last.
 func ShowCall(ctx context.Context, out *render.Printer, s *stores.Store, id string) error {
 	state, err := stores.Current(ctx, s, calls.Projection())
 	if err != nil {
@@ -126,8 +128,8 @@ func ShowCall(ctx context.Context, out *render.Printer, s *stores.Store, id stri
 	return out.Object(d, func() { printCall(out, d) })
 }
 
-// apply applies an event of the session to d, and reports whether the event concerns the call.
-// ShowCall passes it all events of the stream in their order.
+// apply applies an event of the session's stream to d, and reports whether the event
+// concerns the call. ShowCall calls it with every event of the stream, in order.
 func (d *callDetail) apply(v events.Envelope) bool {
 	mine := func(message domain.MessageID, call domain.CallID) bool { return message == d.Message && call == d.Call }
 	switch e := v.Event.(type) {
@@ -156,7 +158,8 @@ func (d *callDetail) apply(v events.Envelope) bool {
 	return false
 }
 
-// applyReply applies the reply that asked for the call, and reports whether the reply did.
+// applyReply reports whether the reply asked for the call. If it did and d.Input is nil,
+// applyReply sets d.Input to the input in the reply.
 func (d *callDetail) applyReply(e events.ReplyReceived) bool {
 	for _, asked := range e.Calls {
 		if asked.ID == d.Call {
@@ -169,7 +172,9 @@ func (d *callDetail) applyReply(e events.ReplyReceived) bool {
 	return false
 }
 
-// applyStart applies the start of the call.
+// applyStart adds the CallStarted event of the call: the input that the tool ran with
+// and, before the settlement, the offered and the effective registration. It returns
+// true.
 func (d *callDetail) applyStart(e events.CallStarted) bool {
 	d.InputRan = firstOf(d.InputRan, e.Input)
 	if d.settled == nil {
@@ -187,8 +192,8 @@ func firstOf(a, b json.RawMessage) json.RawMessage {
 	return b
 }
 
-// applySettlement applies the settlement. It ignores a second settlement, which breaks the law that
-// a call settles once.
+// applySettlement adds the settlement of the call and returns true. A call settles once
+// by law: applySettlement ignores a second settlement.
 func (d *callDetail) applySettlement(e events.CallSettled) bool {
 	if d.settled != nil {
 		return true
@@ -209,7 +214,7 @@ func (d *callDetail) applySettlement(e events.CallSettled) bool {
 	return true
 }
 
-// applyRequest adds a permission request of the call.
+// applyRequest adds a permission request of the call and returns true.
 func (d *callDetail) applyRequest(e events.PermissionRequested, v events.Envelope) bool {
 	d.Permissions = append(d.Permissions, permissionRow{
 		Permission: e.Permission, Action: e.Action, Resources: e.Resources, Save: append([]string{}, e.Save...), Shown: render.OrNull(e.Shown), Requested: render.Timestamp(v.Time),
@@ -217,8 +222,8 @@ func (d *callDetail) applyRequest(e events.PermissionRequested, v events.Envelop
 	return true
 }
 
-// applyDecision applies a decision to its request, and reports whether the request is one of
-// the call's.
+// applyDecision adds a permission decision to the request of the call that it decides.
+// It returns false if the decision is about a request of another call.
 func (d *callDetail) applyDecision(e events.PermissionDecided, v events.Envelope) bool {
 	for i := range d.Permissions {
 		p := &d.Permissions[i]
@@ -232,7 +237,8 @@ func (d *callDetail) applyDecision(e events.PermissionDecided, v events.Envelope
 	return false
 }
 
-// applyPruned applies the deletion of an output, and reports whether the output is the call's.
+// applyPruned records that an output of the call was deleted. It returns false if the
+// output belongs to another call.
 func (d *callDetail) applyPruned(e events.OutputPruned) bool {
 	for i := range d.Retained {
 		if d.Retained[i].Ref == e.Retained.Ref {
@@ -243,9 +249,9 @@ func (d *callDetail) applyPruned(e events.OutputPruned) bool {
 	return false
 }
 
-// findChange sets ChangedBy to the event that the settlement names as the change of the offered
-// registration. It reads the streams of the layers of the offered and the effective
-// registration.
+// findChange sets d.ChangedBy to the event that changed the offered registration, whose
+// ID is in the settlement. It searches the layers of the offered and the effective
+// registration. If the event is in neither layer, d.ChangedBy says so.
 func (d *callDetail) findChange(ctx context.Context, s *stores.Store) error {
 	if d.settled == nil || d.settled.ChangedBy.IsZero() {
 		return nil
@@ -263,8 +269,8 @@ func (d *callDetail) findChange(ctx context.Context, s *stores.Store) error {
 	return nil
 }
 
-// findEvent searches the streams of layers for an event, and reports whether it found it. It
-// skips zero layers.
+// findEvent searches the streams of the given layers for the event with this ID. The
+// bool is false if no stream has the event. findEvent skips zero layer IDs.
 func findEvent(ctx context.Context, s *stores.Store, layers []domain.LayerID, id domain.EventID) (events.Envelope, bool, error) {
 	for _, layer := range layers {
 		if layer.IsZero() {

@@ -16,8 +16,9 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// ListEvents prints the selected events behind the position after, in the order of the log and
-// at most limit of them (0: all). It ends a JSON array even after an error.
+// ListEvents prints the events after the position in the text after that the filter
+// selects, in the order of the log. It prints at most limit events, or all events if
+// limit is 0. It closes a JSON array even after an error.
 func ListEvents(ctx context.Context, out *render.Printer, s *stores.Store, filter query.EventFilter, after string, limit int) error {
 	position, err := positionFlag(after)
 	if err != nil {
@@ -37,8 +38,9 @@ func ListEvents(ctx context.Context, out *render.Printer, s *stores.Store, filte
 	return errors.Join(w.end(), err)
 }
 
-// writeEvents writes at most limit entries (0: all) to w. It reports each damaged place on the
-// standard error, goes on, and returns an error with their number at the end.
+// writeEvents writes at most limit entries to w, or all entries if limit is 0. It
+// reports each damaged place of the log on the standard error and continues. At the end
+// it returns an error with the number of damaged places.
 func writeEvents(out *render.Printer, w *eventWriter, entries iter.Seq2[events.Entry, error], limit int) error {
 	n, damaged := 0, 0
 	for e, err := range entries {
@@ -117,7 +119,8 @@ func (w *eventWriter) line(position, time, stream, revision, kind, what string) 
 	return ansi.Truncate(fmt.Sprintf(eventLine, position, time, stream, revision, kind, what), w.width, "…")
 }
 
-// write writes one event. damage is the error of decoding its entry, or nil.
+// write writes one event. damage is the error with which the entry failed to decode, or
+// nil.
 func (w *eventWriter) write(e events.Entry, damage error) error {
 	w.n++
 	switch {
@@ -145,7 +148,7 @@ func (w *eventWriter) write(e events.Entry, damage error) error {
 	return nil
 }
 
-// end closes a JSON array, or prints a message in place of an empty table.
+// end closes a JSON array. If no event was written to a table, it prints a message.
 func (w *eventWriter) end() error {
 	switch {
 	case w.lines:
@@ -159,8 +162,8 @@ func (w *eventWriter) end() error {
 	return nil
 }
 
-// StreamName returns the name of a stream for tables: the shortened ID of its session, layer
-// or process, or else its name.
+// StreamName returns a short name of a stream for tables. It is the shortened ID of the
+// stream's session, layer or process. For any other stream it is the name of the stream.
 func StreamName(s events.Stream) string {
 	if id, ok := s.Session(); ok {
 		return render.ShortID(id)
@@ -180,13 +183,14 @@ type Tail struct {
 	Follow bool // then show new events until interrupted
 }
 
-// TailEvents writes the last t.Lines selected events and, with t.Follow, the events behind them
-// until ctx ends or the reader of the output leaves. It reads the head of the log first, so
-// that follow neither repeats nor skips an event.
+// TailEvents writes the last t.Lines events that the filter selects. With t.Follow it
+// then writes later events until ctx ends or the reader of the output closes the pipe.
+// It reads the position of the last record first, so that following neither repeats nor
+// skips an event.
 //
-// TailEvents reports each record up to the head that the store cannot read, and each written
-// event that does not decode, on the standard error. Without t.Follow it then returns a
-// fault.Error with the code "damaged", as ListEvents does.
+// TailEvents reports on the standard error each of the existing records that the store
+// cannot read, and each written event that does not decode. If there is such a record or
+// event, it returns a fault.Error with the code "damaged", unless t.Follow is set.
 func TailEvents(ctx context.Context, out *render.Printer, o *stores.Opener, s *stores.Store, filter query.EventFilter, t Tail) error {
 	if t.Lines < 0 {
 		return fault.Usage("-n: %d is below zero", t.Lines)
@@ -220,8 +224,9 @@ func TailEvents(ctx context.Context, out *render.Printer, o *stores.Opener, s *s
 	return follow(ctx, out, o, s, end, filter, w)
 }
 
-// lastEntries returns the last n entries at or before end, and the number of records that the
-// store cannot read. It reports each of these on the standard error and leaves it out.
+// lastEntries returns the last n entries up to the position end. unreadable is the
+// number of records that the store cannot read: lastEntries reports each of them on the
+// standard error and omits it from latest.
 func lastEntries(out *render.Printer, entries iter.Seq2[events.Entry, error], end events.Position, n int) (latest []events.Entry, unreadable int, err error) {
 	for e, err := range entries {
 		switch {
@@ -241,9 +246,10 @@ func lastEntries(out *render.Printer, entries iter.Seq2[events.Entry, error], en
 	return latest[max(0, len(latest)-n):], unreadable, nil
 }
 
-// follow writes the selected events behind a position until ctx ends. It reports once that it
-// has caught up, and flushes the output each time it does. An interruption is the normal end:
-// follow returns it as an error without a text.
+// follow writes the selected events after a position until ctx ends. Each time it has
+// written all events of the log it flushes the output; the first time it also prints a
+// report. An interruption is the normal end: follow returns it as an error whose text is
+// not printed.
 func follow(ctx context.Context, out *render.Printer, o *stores.Opener, s *stores.Store, after events.Position, filter query.EventFilter, w *eventWriter) error {
 	reported := false
 	caughtUp := func(at events.Position) {
@@ -268,8 +274,9 @@ func follow(ctx context.Context, out *render.Printer, o *stores.Opener, s *store
 	return nil
 }
 
-// reportCaughtUp reports that follow has caught up: as a record {"type":"sync"} among JSON Lines, and
-// otherwise as a line on the standard error.
+// reportCaughtUp reports that follow has written all events of the log. With JSON Lines
+// the report is a line {"type":"sync"} with the position. Otherwise it is a text on the
+// standard error.
 func reportCaughtUp(out *render.Printer, w *eventWriter, at events.Position) {
 	if !w.lines {
 		_ = out.Out.Flush()
@@ -282,8 +289,9 @@ func reportCaughtUp(out *render.Printer, w *eventWriter, at events.Position) {
 	}{"sync", at}) // encoding a position cannot fail
 }
 
-// interruptedFollow returns the error of a follow. It marks an interruption as quiet: the exit
-// status reports it, and no error text is printed.
+// interruptedFollow returns err, the error that ended a follow. If err is an
+// interruption, the result is marked as quiet: the exit status reports it and no error
+// text is printed.
 func interruptedFollow(err error) error {
 	if !errors.Is(err, domain.ErrInterrupted) {
 		return err

@@ -24,8 +24,9 @@ type ShowOptions struct {
 	FullInputs bool // show the full input of each call; false: shortened inputs
 }
 
-// shortenInput returns an input within the limits of rows, and whether it cut the input. The result
-// is always valid JSON.
+// shortenInput returns an input as a row shows it. An input of at most inputLimit bytes
+// is returned whole, and a longer one cut. The bool reports whether the input was cut.
+// The result is always valid JSON.
 func shortenInput(input json.RawMessage) (json.RawMessage, bool) {
 	if len(input) <= inputLimit {
 		return input, false
@@ -50,8 +51,8 @@ func shortenInput(input json.RawMessage) (json.RawMessage, bool) {
 	return text, true
 }
 
-// truncate returns text, or its first limit bytes and an ellipsis if it is longer. It drops a
-// character that the limit splits.
+// truncate returns text, or its first limit bytes and an ellipsis if text is longer. If
+// the limit splits a character, truncate omits that character.
 func truncate(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -74,8 +75,9 @@ func inputText(input json.RawMessage, full bool) string {
 // mainFields are the most informative fields of inputs, in order of preference.
 var mainFields = []string{"command", "pattern", "file_path", "path", "notebook_path", "url", "query", "description", "prompt"}
 
-// MainField returns the first field of mainFields that the input has as a non-empty string, or else the
-// whole input. It appends the searched path to a pattern.
+// MainField returns the first of mainFields that is a non-empty string in the input. To
+// a pattern it appends the path that was searched. Without such a field it returns the
+// whole input.
 func MainField(input json.RawMessage) string {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(input, &fields) != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 )
 
-// An OutputPage selects lines of an output, or its description.
+// An OutputPage selects the lines of an output to print, or that its description is
+// printed instead.
 type OutputPage struct {
 	Offset   int64 // number of the first line, from 1
 	Limit    int64 // number of lines; 0: all
@@ -29,7 +30,8 @@ type outputRow struct {
 	Channel    string         `json:"channel"`    // the name of the output within its settlement, such as text
 }
 
-// PrintOutput prints a page of the output that id refers to, or its description.
+// PrintOutput prints the lines that p selects of the output that id identifies, or the
+// description of that output.
 func PrintOutput(ctx context.Context, out *render.Printer, s *stores.Store, id string, p OutputPage) error {
 	if p.Offset < 1 || p.Limit < 0 {
 		return fault.Usage("--offset counts lines from 1, and --limit is not below zero")
@@ -52,8 +54,8 @@ func PrintOutput(ctx context.Context, out *render.Printer, s *stores.Store, id s
 	return printPage(ctx, out, o, p)
 }
 
-// printPage copies the lines of a page to the results in chunks. On a terminal it
-// then prints a hint with the offset of the next page.
+// printPage copies the lines that p selects to the standard output in chunks. On a
+// terminal it then prints a hint with the offset of the next page.
 func printPage(ctx context.Context, out *render.Printer, o remote.Reader, p OutputPage) error {
 	lines := o.Retained().Lines
 	if p.Offset > lines {
@@ -108,8 +110,8 @@ type lineRange struct {
 	bounded bool  // false: forward all lines after the skipped ones
 }
 
-// Write forwards the part of p that lies in the range. It returns errRangeWritten together
-// with len(p) once it has forwarded the last line.
+// Write forwards the part of p that lies in the range of lines. After it has forwarded
+// the last line of the range it returns len(p) and errRangeWritten.
 func (w *lineRange) Write(p []byte) (int, error) {
 	n := len(p)
 	for w.skip > 0 && len(p) > 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/settlement-ledger/ledger/projections/catalog"
 )
 
-// A RegistryFilter selects a moment and layers for ledger registry at.
+// A RegistryFilter selects the time and the layers that `ledger registry at` shows.
 type RegistryFilter struct {
 	Moment   string // position, time or now, as given
 	Location string // folder whose layers are shown; empty: not given
@@ -23,7 +23,7 @@ type RegistryFilter struct {
 	Closed   bool   // include closed layers and registrations
 }
 
-// A registryRow is the result of ledger registry at.
+// A registryRow is the JSON result of `ledger registry at`.
 type registryRow struct {
 	Position *events.Position `json:"position"` // the position asked for; null for a time or now
 	Time     render.Timestamp `json:"time"`     // the time asked for; null for a position or now
@@ -56,8 +56,8 @@ type registrationRow struct {
 	Refused      []events.RefusedTool  `json:"refused"` // tools whose registration failed, with the reasons
 }
 
-// A registeredRow is one tool of a registration and its effect: in effect, hidden by
-// another registration of the same name, or closed.
+// A registeredRow is one tool of a registration. It is in effect, hidden by another
+// registration with a tool of the same name, or neither if its registration is closed.
 type registeredRow struct {
 	Tool        domain.Name             `json:"tool"`
 	Description *string                 `json:"description"`
@@ -101,10 +101,10 @@ func ShowRegistry(ctx context.Context, out *render.Printer, s *stores.Store, q R
 	return out.Object(row, func() { printRegistry(out, row, q.Closed) })
 }
 
-// selects reports whether q selects the layer l. session is the session of q, or zero.
-// Without a location and a session q selects all layers. Otherwise it selects the layers
-// in effect for a turn of that session or location. It selects closed layers only with
-// q.Closed.
+// selects reports whether q selects the layer l. session is the ID that q.Session was
+// resolved to, or zero. If q names neither a location nor a session, it selects all
+// layers. Otherwise it selects the layers that a turn of that session or location uses.
+// Closed layers are selected only if q.Closed is set.
 func (q RegistryFilter) selects(l catalog.LayerHistory, session domain.SessionID) bool {
 	if !l.Closed.IsZero() && !q.Closed {
 		return false
@@ -118,9 +118,10 @@ func (q RegistryFilter) selects(l catalog.LayerHistory, session domain.SessionID
 	return !session.IsZero() && l.Session == session
 }
 
-// overlay returns the IDs of the layers in which a tool of a later layer hides one of the
-// same name. The lowest precedence is first. It returns nil for a filter without a
-// location and a session: each layer is then shown alone.
+// overlay returns the IDs of layers in ascending precedence: application, location,
+// session. A tool of a later layer in this list hides a tool of the same name in an
+// earlier one. If q names neither a location nor a session, overlay returns nil: each
+// layer is then shown by itself.
 func (q RegistryFilter) overlay(layers []catalog.LayerHistory) []domain.LayerID {
 	if q.Location == "" && q.Session == "" {
 		return nil
@@ -134,9 +135,9 @@ func (q RegistryFilter) overlay(layers []catalog.LayerHistory) []domain.LayerID 
 	return ids
 }
 
-// newLayerRow returns the row of a layer. overlay is the result of overlay; if it is nil,
-// the effect of a tool depends on this layer alone. Closed registrations are included
-// only if all is set.
+// newLayerRow returns the row of a layer. overlay is the list of layers that the method
+// overlay returned. If it is nil, the effect of a tool depends on this layer alone.
+// Closed registrations are included only if the parameter all is set.
 func newLayerRow(state *catalog.State, l catalog.LayerHistory, overlay []domain.LayerID, all bool) layerRow {
 	row := layerRow{
 		Layer: l.ID, Placement: l.Placement.String(), Location: render.OrNull(l.Location), Session: render.OrNull(l.Session), Process: render.OrNull(l.Process),
@@ -154,8 +155,8 @@ func newLayerRow(state *catalog.State, l catalog.LayerHistory, overlay []domain.
 	return row
 }
 
-// newRegistrationRow returns the row of a registration, with the effect of each tool
-// among the layers of the overlay.
+// newRegistrationRow returns the row of a registration. The effect of each tool is
+// computed from the layers in overlay, which are in ascending precedence.
 func newRegistrationRow(state *catalog.State, r catalog.Registration, overlay []domain.LayerID) registrationRow {
 	row := registrationRow{
 		Registration: r.ID, Scope: r.Scope, Registered: render.Timestamp(r.At), Closed: render.OrNull(r.Closed), Reason: render.OrNull(r.Reason),
@@ -172,9 +173,10 @@ func newRegistrationRow(state *catalog.State, r catalog.Registration, overlay []
 	return row
 }
 
-// setEffect sets the effect of t, a tool of r. active are the active registrations of
-// the name, and the first of them is in effect. A closed registration is not among
-// them and keeps the zero effect.
+// setEffect sets Effective, HiddenBy and Hides of t, a tool of the registration r.
+// active are the active registrations with a tool of this name; the first is in effect
+// and hides the others. A closed registration is not in active, so setEffect leaves the
+// fields of its tools at zero.
 func (t *registeredRow) setEffect(active []catalog.ToolEntry, r catalog.Registration) {
 	if len(active) == 0 {
 		return

@@ -54,7 +54,8 @@ func newCallRow(c query.CallWithInput, full bool) callRow {
 	return row
 }
 
-// newCallRows returns the rows of calls, as newCallRow does.
+// newCallRows returns the rows of calls, with whole inputs if full is set and shortened
+// ones otherwise.
 func newCallRows(all []query.CallWithInput, full bool) []callRow {
 	rows := make([]callRow, len(all))
 	for i, c := range all {
@@ -117,8 +118,8 @@ type eventRow struct {
 	Damaged  *string          `json:"damaged"` // why decoding failed; Data that is not JSON is then a string
 }
 
-// newEventRow returns the row of a record. damage is the error of decoding it, or
-// nil.
+// newEventRow returns the row of a record. damage is the error with which the record
+// failed to decode, or nil.
 func newEventRow(e events.Entry, damage error) eventRow {
 	row := eventRow{
 		Position: e.Position, Stream: e.Stream, Revision: e.Revision, Event: e.ID, Kind: e.Kind, Version: e.Version,
@@ -130,7 +131,7 @@ func newEventRow(e events.Entry, damage error) eventRow {
 	return row
 }
 
-// An eventPlace is the place of an event in the log, with a summary of the event.
+// An eventPlace says where an event is in the log, and summarizes the event.
 type eventPlace struct {
 	Event    domain.EventID   `json:"event"`
 	Kind     string           `json:"kind"`
@@ -141,7 +142,7 @@ type eventPlace struct {
 	What     string           `json:"what"` // the summary, on one line
 }
 
-// newEventPlace returns the place of an event.
+// newEventPlace returns the eventPlace of an event.
 func newEventPlace(v events.Envelope) eventPlace {
 	return eventPlace{v.ID, v.Event.Kind(), v.Stream, v.Revision, v.Position, render.Timestamp(v.Time), summary(v.Event)}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/settlement-ledger/ledger/projections/calls"
 )
 
-// A SessionFilter selects the sessions that ledger session ls lists.
+// A SessionFilter selects the sessions that `ledger session ls` lists.
 type SessionFilter struct {
 	Agent string       // empty: all agents
 	When  query.Period // overlaps the time from the opening to the last event
@@ -60,8 +60,8 @@ func sessionTable(out *render.Printer, sessions []calls.Session) render.Table {
 	return t
 }
 
-// sessionState returns the state of a session for a person. A session rests while it
-// is neither closed nor interrupted and has no open call.
+// sessionState returns the state of a session for a person. A session is shown as
+// resting if it is neither closed nor interrupted and has no open call.
 func sessionState(out *render.Printer, s calls.Session) string {
 	switch {
 	case s.Closed:
@@ -74,8 +74,8 @@ func sessionState(out *render.Printer, s calls.Session) string {
 	return "rests"
 }
 
-// A sessionDetail is a session with its timeline, the JSON result of ledger session
-// show.
+// A sessionDetail is the JSON result of `ledger session show`: a session with its
+// timeline.
 type sessionDetail struct {
 	sessionRow
 	Timeline []timelineEntry `json:"timeline"`
@@ -97,7 +97,7 @@ type timelineEntry struct {
 	call     calls.Call        // the call, if Call is set
 }
 
-// ShowSession prints the session that id refers to.
+// ShowSession prints the session that id identifies.
 func ShowSession(ctx context.Context, out *render.Printer, s *stores.Store, id string, opts ShowOptions) error {
 	full := opts.FullInputs
 	session, state, err := query.LoadSession(ctx, s, id)
@@ -114,9 +114,9 @@ func ShowSession(ctx context.Context, out *render.Printer, s *stores.Store, id s
 	return out.Object(detail, func() { printSession(out, session, detail, full) })
 }
 
-// timelineEntries returns the entries that an event adds to the timeline. The start and
-// the end of a call appear in the entry of the call; they get an entry of their own
-// only if no reply on record asked for the call.
+// timelineEntries returns the entries that an event adds to the timeline. A call is one
+// entry, at the reply that asked for it, so the events of its start and its end add
+// none. They add entries of their own only if no reply on record asked for the call.
 func timelineEntries(state *calls.State, session domain.SessionID, v events.Envelope, full bool) []timelineEntry {
 	h := timelineEntry{Time: render.Timestamp(v.Time), Position: v.Position, Event: v.ID, Kind: v.Event.Kind(), summary: summary(v.Event)}
 	switch e := v.Event.(type) {
@@ -148,7 +148,8 @@ func wasAsked(state *calls.State, key calls.Key) bool {
 	return ok && !c.Asked.IsZero()
 }
 
-// callEntries returns an entry for each call of a reply that no earlier reply asked for.
+// callEntries returns an entry for each call that the reply e asks for, except the calls
+// that an earlier reply already asked for.
 func callEntries(state *calls.State, session domain.SessionID, e events.ReplyReceived, v events.Envelope, full bool) []timelineEntry {
 	var all []timelineEntry
 	for _, asked := range e.Calls {
@@ -193,7 +194,7 @@ func printSession(out *render.Printer, s calls.Session, detail sessionDetail, fu
 	out.Table(t)
 }
 
-// kindLabels are the words of a timeline for the kinds of events.
+// kindLabels maps kinds of events to the words that the timeline shows for them.
 var kindLabels = map[string]string{
 	"SessionOpened": "opened", "PromptAdmitted": "prompt", "TurnMaterialized": "turn", "ReplyReceived": "reply",
 	"ReplyRefused":       "reply refused",
@@ -204,7 +205,7 @@ var kindLabels = map[string]string{
 	"ApprovalSaved": "approval", "ApprovalRevoked": "approval revoked",
 }
 
-// unlabeledKind returns kind if kindLabels has no words for it, and an empty string
+// unlabeledKind returns kind if kindLabels has no label for it, and an empty string
 // otherwise.
 func unlabeledKind(kind string) string {
 	if kindLabels[kind] != "" {
@@ -213,8 +214,8 @@ func unlabeledKind(kind string) string {
 	return kind
 }
 
-// nameOf returns the short ID of the turn for an entry that materializes a turn, by which
-// other commands find it. It returns an empty string for any other entry.
+// nameOf returns the short ID of the turn if the entry is a TurnMaterialized event.
+// Other commands accept this ID. For any other entry nameOf returns an empty string.
 func nameOf(h timelineEntry) string {
 	if h.Turn != nil && h.Kind == "TurnMaterialized" {
 		return render.ShortID(*h.Turn)

@@ -12,8 +12,8 @@ import (
 // summary returns the content of an event on one line of at most 120 characters.
 func summary(e events.Event) string { return render.OneLine(describe(e), 120) }
 
-// describe returns the content of an event that belongs to no session, and hands all
-// others to describeSessionEvent.
+// describe returns the content of any event as text. It calls describeSessionEvent for
+// the events of a session.
 func describe(e events.Event) string {
 	switch e := e.(type) {
 	case events.ProcessStarted:
@@ -131,7 +131,8 @@ func resultText(e events.CallSettled) string {
 	return r.Content.Text()
 }
 
-// describeLayer returns the placement of an opened layer.
+// describeLayer returns the placement of an opened layer, its location or session, and
+// whether an import inferred the layer.
 func describeLayer(e events.LayerOpened) string {
 	text := e.Placement.String()
 	if e.Location != "" {
@@ -146,8 +147,8 @@ func describeLayer(e events.LayerOpened) string {
 	return text
 }
 
-// describeTools returns the names of the registered tools, the number of refused ones and
-// the reason of the first refusal.
+// describeTools returns the names of the registered tools. If tools were refused, it
+// adds their number and the reason for the first refusal.
 func describeTools(e events.ToolsRegistered) string {
 	names := make([]string, len(e.Tools))
 	for i, t := range e.Tools {
@@ -223,7 +224,8 @@ func describeRefusal(e events.ReplyRefused) string {
 	return strings.Join(parts, " ")
 }
 
-// describeDecision returns the effect of a permission decision and its author.
+// describeDecision returns the effect of a permission decision, the authority that
+// decided, the source of the rule, and the feedback of the person.
 func describeDecision(e events.PermissionDecided) string {
 	text := fmt.Sprintf("%s %s by %s", e.Effect, e.Scope, e.By)
 	if e.Rule.Source != "" {

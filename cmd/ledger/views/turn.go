@@ -16,8 +16,8 @@ import (
 	"github.com/settlement-ledger/ledger/projections/staleness"
 )
 
-// A turnDetail is the JSON result of ledger turn show: the tools that a turn offered
-// the model and hid from it, and the calls that followed.
+// A turnDetail is the JSON result of `ledger turn show`: the tools that the turn offered
+// to the model, the tools that it hid from the model, and the calls of the turn.
 type turnDetail struct {
 	Turn     domain.TurnID    `json:"turn"`
 	Session  domain.SessionID `json:"session"`
@@ -59,7 +59,7 @@ type hiddenTool struct {
 	Rule domain.Rule `json:"rule"`
 }
 
-// ShowTurn prints the turn that id refers to.
+// ShowTurn prints the turn that id identifies.
 func ShowTurn(ctx context.Context, out *render.Printer, s *stores.Store, id string, opts ShowOptions) error {
 	full := opts.FullInputs
 	state, err := stores.Current(ctx, s, calls.Projection())
@@ -110,9 +110,9 @@ func ShowTurn(ctx context.Context, out *render.Printer, s *stores.Store, id stri
 	})
 }
 
-// apply adds an event of the turn to d. It appends the new tools of the event to offered
-// and returns the result. Only the first event of the turn sets the other fields of d; a
-// later event of an import can add tools.
+// apply adds a TurnMaterialized event of the turn to d. It returns offered extended by
+// the tools of e that offered does not contain yet. Only the first event of the turn
+// sets the scalar fields of d. An import can record further events, which add tools.
 func (d *turnDetail) apply(e events.TurnMaterialized, v events.Envelope, offered []domain.Offered) []domain.Offered {
 	if v.ID == d.Event {
 		d.Message, d.Agent, d.Model = e.Message, render.OrNull(e.Agent), render.OrNull(e.Model)
@@ -130,8 +130,9 @@ func (d *turnDetail) apply(e events.TurnMaterialized, v events.Envelope, offered
 	return offered
 }
 
-// newTurnTool compares an offered tool with the catalog and finds the event that made
-// it stale.
+// newTurnTool returns the row of an offered tool, with the registration now in effect
+// for its name. If that differs from the offered registration, the tool is stale and
+// newTurnTool finds the event that made it stale.
 func newTurnTool(ctx context.Context, s *stores.Store, state *catalog.State, turn staleness.TurnOffer, o domain.Offered) (turnTool, error) {
 	verdict := staleness.Compare(state, turn.Layers, o)
 	t := turnTool{
@@ -156,7 +157,8 @@ func newTurnTool(ctx context.Context, s *stores.Store, state *catalog.State, tur
 	return t, err
 }
 
-// describe fills in the definition of the tool from its registration.
+// describe sets the description, the action and the other definition fields of t from
+// the tool with this name in the registration r.
 func (t *turnTool) describe(r catalog.Registration, name domain.Name) {
 	t.Registered = render.Timestamp(r.At)
 	for _, tool := range r.Tools {
@@ -209,7 +211,8 @@ func printTurnCalls(out *render.Printer, all []query.CallWithInput, full bool) {
 	out.Table(t)
 }
 
-// currentText returns whether an offered tool is still in effect, for a person.
+// currentText returns a text for a person: the offered tool is still in effect, gone or
+// replaced.
 func currentText(out *render.Printer, t turnTool) string {
 	switch {
 	case !t.Stale:
@@ -222,7 +225,8 @@ func currentText(out *render.Printer, t turnTool) string {
 	return out.Styled(render.Yellow, "≠ replaced")
 }
 
-// fingerprintText returns the first twelve characters of a fingerprint.
+// fingerprintText returns the first twelve characters of a fingerprint, or "not known"
+// for nil.
 func fingerprintText(f *string) string {
 	if f == nil {
 		return "not known"
@@ -230,7 +234,7 @@ func fingerprintText(f *string) string {
 	return (*f)[:12]
 }
 
-// stringOf returns the string that v points to, and "" for nil.
+// stringOf returns the string that v points to, or "" if v is nil.
 func stringOf[T ~string](v *T) string {
 	if v == nil {
 		return ""
@@ -238,7 +242,7 @@ func stringOf[T ~string](v *T) string {
 	return string(*v)
 }
 
-// layerText returns the placement and the short ID of a layer.
+// layerText returns the placement, the location or session, and the short ID of a layer.
 func layerText(l catalog.LayerHistory) string {
 	text := l.Placement.String()
 	if l.Location != "" {
