@@ -89,9 +89,10 @@ func (b *fixture) checkRefused(ctx context.Context, s events.Stream, after event
 	return nil
 }
 
-// repeatIsNoOp repeats appends exactly and with one changed field. It does so at the
-// end of the stream, after later records, and after the store is opened again. A
-// store that remembers only recent appends in memory fails the last two.
+// repeatIsNoOp repeats appends with the same records, and with one field changed. It
+// repeats them at the end of the stream, after later records, and after the store is
+// opened again. A store that remembers only recent appends in memory fails after later
+// records and after the reopening.
 func repeatIsNoOp(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -142,9 +143,10 @@ func (b *fixture) checkRepeats(ctx context.Context, held []events.Record) error 
 	return b.checkStream(ctx, "repeat-1", held)
 }
 
-// checkNearRepeats appends records that are nearly a repeat and expects a Conflict
-// for each: one field differs, a new record follows the last stored one, or the
-// record has another revision in the stream. The stream must not change.
+// checkNearRepeats appends records that are nearly a repeat and expects a Conflict for
+// each. In a near repeat one field differs, a new record follows the last stored one, or
+// a record is appended at another revision than the one that it has. The stream must not
+// change.
 func (b *fixture) checkNearRepeats(ctx context.Context, held []events.Record) error {
 	last := events.Revision(len(held) - 1)
 	for name, change := range fieldChanges(b.mint) {
@@ -235,9 +237,9 @@ func invalidations() map[string]func(*events.Record) {
 	}
 }
 
-// oneOfManyWins lets eight goroutines append at the same revision, in eight rounds.
-// It expects exactly one success in each round and only the records of the winners in
-// the stream. The check does not depend on which goroutine wins.
+// oneOfManyWins lets eight goroutines append at the same revision, in eight rounds. It
+// expects exactly one append to succeed in each round, and only the records of these
+// appends in the stream. The check does not depend on which goroutine succeeds.
 func oneOfManyWins(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -263,9 +265,10 @@ func oneOfManyWins(ctx context.Context, h Harness) error {
 // this stream only.
 const raceStream = "race-1"
 
-// race starts eight concurrent appends after the held records, waits for all of them
-// and returns the records of the winner. It returns an error if there is not exactly
-// one winner, or if a loser gets an error other than a Conflict.
+// race starts eight concurrent appends after held, the records of the stream. It waits
+// for all of them and returns the records of the one that succeeded. It returns an error
+// if not exactly one append succeeded, or if another append got an error other than a
+// Conflict.
 func (b *fixture) race(ctx context.Context, held []events.Record) ([]events.Record, error) {
 	const many = 8
 	var appends [many][]events.Record
@@ -331,8 +334,8 @@ func survivesPowerCut(ctx context.Context, h Harness) error {
 	return b.end(nil)
 }
 
-// extend appends n new records to a stream that has the held records. It returns the
-// held and the new records, and after an error the held ones alone.
+// extend appends n new records to a stream whose records are held. It returns held
+// followed by the new records. After an error it returns held alone.
 func (b *fixture) extend(ctx context.Context, s events.Stream, held []events.Record, n int) ([]events.Record, error) {
 	more, err := b.add(ctx, s, events.Revision(len(held)), n)
 	return append(held, more...), err

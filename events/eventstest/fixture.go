@@ -40,9 +40,9 @@ func (b *fixture) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// end closes the store at the end of a check. It returns err, the result of the
-// check. If err is nil, it returns the error of Close: a store that does not close
-// fails the check.
+// end closes the store at the end of a check. The argument err is the result of the
+// check. If err is not nil, end returns err, and otherwise the error of Close: a store
+// that does not close fails the check.
 func (b *fixture) end(err error) error {
 	if closing := b.Close(b.Store); err == nil && closing != nil {
 		return fmt.Errorf("close the store: %w", closing)
@@ -50,8 +50,7 @@ func (b *fixture) end(err error) error {
 	return err
 }
 
-// reopen closes the store and opens the same storage again. The records must survive
-// it.
+// reopen closes the store and opens the same storage again.
 func (b *fixture) reopen(ctx context.Context) error {
 	if err := b.end(nil); err != nil {
 		return err
@@ -77,8 +76,8 @@ func (b *fixture) records(n int) []events.Record {
 	return records
 }
 
-// add appends n new records to a stream of length after and returns them. It returns
-// an error that names the call if the append fails.
+// add appends n new records to a stream whose length is the argument after, and returns
+// the records. If the append fails, the error names the append.
 func (b *fixture) add(ctx context.Context, s events.Stream, after events.Revision, n int) ([]events.Record, error) {
 	records := b.records(n)
 	if err := b.Append(ctx, s, after, records...); err != nil {

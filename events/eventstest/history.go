@@ -52,11 +52,11 @@ func RandomHistory(seed uint64, n int) []Step {
 	return steps
 }
 
-// A stepGenerator makes the steps of one history. held has the records that each
-// stream should have after its fresh appends, so that the generator can repeat
-// records and name revisions around the end of a stream. An append at a random
-// revision is not added to held. If it succeeds, the stream is longer than held, and
-// later fresh appends to it conflict.
+// A stepGenerator makes the steps of one history. held maps a stream to the records that
+// its fresh appends have added, so that the generator can repeat records and name
+// revisions around the end of a stream. A fresh append adds new records at that end. An
+// append at a random revision is not added to held. If it succeeds, the stream is longer
+// than held, and later fresh appends to it conflict.
 type stepGenerator struct {
 	rng  *rand.Rand                        // decides every choice
 	mint *domain.Mint                      // of event IDs, from the seed
@@ -95,17 +95,17 @@ func (w *stepGenerator) step() Step {
 	return Step{Do: "reopen"}
 }
 
-// fresh returns an append of one to four new records at the end of held, and adds the
-// records to held.
+// fresh returns a step that appends one to four new records at the end of a stream, and
+// adds the records to held.
 func (w *stepGenerator) fresh(s events.Stream) Step {
 	records, length := w.records(1+w.rng.IntN(4)), len(w.held[s])
 	w.held[s] = append(w.held[s], records...)
 	return Step{Do: "append", Stream: s, After: events.Revision(length), Records: records}
 }
 
-// repeat returns an append of records that the stream has, at their revision. One of
-// four such steps adds a new record at the end, and one of five names the next
-// revision instead. Most of these conflict.
+// repeat returns a step that appends records again that the stream has, at the revision
+// that they have. One of four such steps also appends a new record, and one of five
+// names the next revision instead. Most of these changed repeats conflict.
 func (w *stepGenerator) repeat(s events.Stream) Step {
 	held := w.held[s]
 	from := w.rng.IntN(len(held))
@@ -217,10 +217,10 @@ func formatEntries(entries []events.Entry, err error) string {
 	return b.String() + errorClass(err)
 }
 
-// TestSame compares two implementations on the random histories of the seeds 1 to
-// seeds. left and right return harnesses over new storage and are called for every
-// run. The first history with a difference fails the test: TestSame shrinks it and
-// prints the seed, the remaining steps and the difference.
+// TestSame compares two implementations on random histories, one for each seed from 1 to
+// the argument seeds. left and right return harnesses over new storage and are called
+// for every run. The first history with a difference fails the test: TestSame shrinks
+// the history and prints the seed, the remaining steps and the difference.
 func TestSame(t *testing.T, seeds uint64, left, right func() Harness) {
 	for seed := uint64(1); seed <= seeds; seed++ {
 		steps := RandomHistory(seed, 60)
@@ -233,10 +233,11 @@ func TestSame(t *testing.T, seeds uint64, left, right func() Harness) {
 	}
 }
 
-// shrink returns a shorter list of steps for which fails still returns true. It tries
-// to remove each half, then each quarter, down to single steps. It keeps a removal if
-// fails returns true for the remaining steps. The result is not always the shortest
-// list. fails runs O(n) times for each size.
+// shrink returns a shorter list of steps for which the function fails still returns
+// true. It tries to remove each half of the list, then each quarter, down to single
+// steps. It keeps a removal if fails returns true for the remaining steps. The result is
+// not always the shortest list. shrink calls fails O(n) times for each size of the
+// removed parts.
 func shrink(steps []Step, fails func([]Step) bool) []Step {
 	for size := len(steps) / 2; size > 0; size /= 2 {
 		for from := 0; from+size <= len(steps); {

@@ -83,9 +83,9 @@ func queryTime(rng *rand.Rand) time.Time {
 	return time.Date(2026, 3, 1, 12, 0, 0, 1000*rng.IntN(20), time.UTC)
 }
 
-// randomQuery returns a valid query with random fields. The table gives for each
-// field the number one: the field is set in one of so many queries. After and Through
-// are positions of entries of all, which must not be empty.
+// randomQuery returns a valid query with random fields. The table has a number n for
+// each field: one of n queries sets the field. After and Through are positions of
+// entries in all, which must not be empty.
 func randomQuery(rng *rand.Rand, all []events.Entry) (q events.Query) {
 	place := func() events.Position { return all[rng.IntN(len(all))].Position }
 	for _, of := range []struct {
@@ -114,9 +114,9 @@ func randomQuery(rng *rand.Rand, all []events.Entry) (q events.Query) {
 	return q
 }
 
-// expectedEntries returns the entries that a correct store yields for q. all are the
-// entries of the store in order of position. This is the definition of a query, and
-// it does not use the store.
+// expectedEntries returns the entries that a correct store yields for q. The argument
+// all has the entries of the store in the order of their positions. expectedEntries
+// defines what a query selects, and does not use the store.
 func expectedEntries(all []events.Entry, q events.Query) (want []events.Entry) {
 	for _, e := range all {
 		after, through := e.Position.Compare(q.After), e.Position.Compare(q.Through)
@@ -173,10 +173,10 @@ func pagesAreTheWhole(ctx context.Context, h Harness) error {
 	}())
 }
 
-// checkPages reads a query in pages of three entries, each after the last entry of
-// the page before. It appends a record to the stream fresh after each of the first
-// three pages. A forward query must include these records; a backward query must not,
-// because it starts at the old end.
+// checkPages reads a query in pages of three entries, each after the last entry of the
+// page before. After each of the first three pages it appends a record to the stream
+// fresh. A forward query must include these records. A backward query must not, because
+// it starts at the position that was the end of the log before the appends.
 func (b *fixture) checkPages(ctx context.Context, q events.Query, fresh events.Stream) error {
 	for i, s := range []events.Stream{"page-1", "page-2"} {
 		length, err := b.length(ctx, s)
@@ -266,9 +266,9 @@ func partsAreTheWhole(ctx context.Context, h Harness) error {
 	}())
 }
 
-// checkSplit splits q into at most the given number of parts. It returns an error if
-// Split returns no parts or too many, or if the parts in sequence do not yield the
-// expected entries. all are the entries of the store.
+// checkSplit calls Split with q and the argument parts. It returns an error if Split
+// returns no query or more than parts, or if the queries in sequence do not yield the
+// expected entries. The argument all has the entries of the store.
 func (b *fixture) checkSplit(ctx context.Context, q events.Query, parts int, all []events.Entry) error {
 	queries, err := events.Split(ctx, b.Store, q, parts)
 	if err != nil || len(queries) == 0 || len(queries) > parts {
@@ -353,8 +353,8 @@ func cloneEntries(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, e
 }
 
 // badQueriesYieldNothing passes each kind of invalid filter to Scan, Lend, Headers,
-// Follow and Split. It expects ErrBadQuery and no entry or part. Split into 0 parts
-// must fail in the same way.
+// Follow and Split. It expects ErrBadQuery and no entry or part. A Split into 0 parts
+// must return ErrBadQuery as well.
 func badQueriesYieldNothing(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// readsBackInOrder appends batches of 1 to 300 records to two streams in turn. It
-// reads each stream from several revisions and the whole log, and again after the
-// store is opened again.
+// readsBackInOrder appends batches of 1 to 300 records to two streams in turn. It then
+// reads each stream from several revisions, and the whole log. It opens the store again
+// and repeats the reads.
 func readsBackInOrder(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -44,8 +44,9 @@ func readsBackInOrder(ctx context.Context, h Harness) error {
 	}())
 }
 
-// checkReadsBack returns an error unless the streams have the held records, read from
-// five revisions each, and ReadAll yields the records of order.
+// checkReadsBack returns an error unless each stream, read from five revisions, has the
+// records that held lists for it, and ReadAll yields exactly the records of the argument
+// order.
 func (b *fixture) checkReadsBack(ctx context.Context, held map[events.Stream][]events.Record, order []events.Record) error {
 	for s, want := range held {
 		for _, after := range []int{0, 1, 2, len(want) / 2, len(want) - 1} {
@@ -65,8 +66,8 @@ func (b *fixture) checkReadsBack(ctx context.Context, held map[events.Stream][]e
 	return sameOrder(all, order)
 }
 
-// sameOrder returns an error unless the entries have exactly the records of order, in
-// this order. It does not compare streams and revisions.
+// sameOrder returns an error unless the entries have exactly the records of the argument
+// order, one after the other. It does not compare streams and revisions.
 func sameOrder(all []events.Entry, order []events.Record) error {
 	if len(all) != len(order) {
 		return fmt.Errorf("ReadAll yields %d entries, want %d", len(all), len(order))
@@ -271,9 +272,9 @@ func leavingFreesEverything(ctx context.Context, h Harness) error {
 	}())
 }
 
-// beyondTheEndIsEmpty reads an empty store, a stream at and beyond its end, streams
-// without records whose names resemble a used one, and the log after its last
-// position. It expects no entry and no error.
+// beyondTheEndIsEmpty expects no entry and no error from four kinds of reads: of an
+// empty store, of a stream at and beyond its end, of unused streams whose names resemble
+// a used one, and of the log after its last position.
 func beyondTheEndIsEmpty(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -359,9 +360,9 @@ func readersSeeWholeAppends(ctx context.Context, h Harness) error {
 	}())
 }
 
-// closedStoreSaysSo closes the store while a follower waits; it knows from CaughtUp
-// that the follower is about to wait. It expects ErrClosed from the follower, from an
-// append, and from each kind of loop.
+// closedStoreSaysSo closes the store while a follower waits. It closes the store when
+// CaughtUp shows that the follower is about to wait. It expects ErrClosed from the
+// follower, from an append, and from each kind of loop.
 func closedStoreSaysSo(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {

@@ -80,8 +80,8 @@ func (x *saboteur) harness() Harness {
 	}
 }
 
-// swapsEntries yields entry 201 of a stream before entry 200. Only the first law
-// appends so many records to one stream.
+// swapsEntries yields entry 201 of a stream before entry 200. Only the check
+// readsBackInOrder appends so many records to one stream.
 func swapsEntries() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	x.wrapLoop = func(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
@@ -220,8 +220,8 @@ func acknowledgesEarly() Harness {
 	return h
 }
 
-// sharesGivenBytes yields the data slices that the caller passed to Append. mu guards
-// given, the records of successful appends.
+// sharesGivenBytes yields the data slices that the caller passed to Append, without a
+// copy. given holds the records of successful appends; mu guards it.
 func sharesGivenBytes() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	var mu sync.Mutex
@@ -254,8 +254,8 @@ func sharesGivenBytes() Harness {
 	return x.harness()
 }
 
-// replacesError returns a wrapLoop function that replaces the error from by to. If to
-// is nil, the loop ends without an error.
+// replacesError returns a wrapLoop function that replaces the error from with the error
+// to. If to is nil, the loop ends without an error.
 func replacesError(from, to error) func(iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
 	return func(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
 		return func(yield func(events.Entry, error) bool) {
@@ -285,9 +285,9 @@ func yieldsNothingWhenClosed() Harness {
 	return x.harness()
 }
 
-// leaksAbandonedLoops does not release a loop of Read that the caller leaves after
-// its third entry. Close then returns an error. mu guards held, the number of loops
-// that are not released.
+// leaksAbandonedLoops does not release a loop of Read that the caller leaves after its
+// third entry. Close then returns an error. held counts the loops that are not released;
+// mu guards it.
 func leaksAbandonedLoops() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	var mu sync.Mutex

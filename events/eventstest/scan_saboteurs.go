@@ -72,8 +72,8 @@ func includesUntil() Harness {
 	return x.harness()
 }
 
-// cachesEndOfLog reads the end of the log at the first page and answers later pages
-// up to that end. Records that are appended between pages are lost.
+// cachesEndOfLog reads the end of the log at the first page of a query and ends later
+// pages there. Records that are appended between pages are lost.
 func cachesEndOfLog() Harness {
 	x := newScanSaboteur()
 	var end events.Position

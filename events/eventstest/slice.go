@@ -200,10 +200,10 @@ func (s *Slice) yield(ctx context.Context, find func() []events.Entry) iter.Seq2
 	}
 }
 
-// snapshot calls find with mu held. It returns the found entries and the channel that
-// the next append or Close closes. The entries share the bytes of the store: the
-// caller must copy each one before it yields it. The error is the cause of ctx or
-// ErrClosed.
+// snapshot calls find with mu held. It returns the entries that find returned, and the
+// channel that the next append or Close closes. The entries share the bytes of the
+// store: the caller must copy each one before it yields it. The error is the cause of
+// ctx or ErrClosed.
 func (s *Slice) snapshot(ctx context.Context, find func() []events.Entry) ([]events.Entry, <-chan struct{}, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, nil, err
@@ -247,9 +247,9 @@ func validate(stream events.Stream, records []events.Record) error {
 	return errors.Join(faults...)
 }
 
-// isRepeat reports whether an append repeats an earlier one: whether held, the
-// entries of the stream, contains the records at the revisions after+1, after+2 and
-// so on. Entries that follow them do not matter.
+// isRepeat reports whether an append repeats an earlier one. It does if held, the
+// entries of the stream, has exactly these records at the revisions after+1, after+2 and
+// so on. Later entries do not matter.
 func isRepeat(held []events.Entry, after events.Revision, records []events.Record) bool {
 	if int(after)+len(records) > len(held) {
 		return false
