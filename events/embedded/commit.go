@@ -66,9 +66,9 @@ func (s *Store) recycle(p *appendRequest) {
 	}
 }
 
-// errMismatch is the committer's result for an append that does not follow the end of
-// its stream. The caller then compares it with the durable records: it is a repeat or a
-// conflict.
+// errMismatch is the committer's result for an append whose revision is not the length
+// of its stream. The goroutine that called Append then compares the append with the
+// durable records: it is a repeat or a conflict.
 var errMismatch = errors.New("append does not follow the end of its stream")
 
 // Append implements events.Store. It returns when the append is as durable as the
@@ -201,12 +201,11 @@ func (s *Store) checkRecord(r events.Record) error {
 	return nil
 }
 
-// checkRepeat decides on an append that does not follow the end of its stream. It
-// reads the stream and compares encoded bytes. If the stream has exactly these
-// records at these revisions, the append is a repeat, and checkRepeat returns the
-// sequence of the last record. Otherwise it returns a Conflict. It runs on the
-// goroutine of the caller, after the group was finished, so it sees durable records
-// only.
+// checkRepeat decides on an append whose revision is not the length of its stream. It
+// reads the stream and compares encoded bytes. If the stream has exactly these records
+// at these revisions, the append is a repeat, and checkRepeat returns the sequence of
+// the last record. Otherwise it returns a Conflict. It runs on the goroutine of the
+// caller, after the group of the append was finished, so it sees durable records only.
 func (s *Store) checkRepeat(ctx context.Context, p *appendRequest) (last uint64, err error) {
 	seen := 0
 	for e, err := range s.Read(ctx, p.stream, p.after) {
@@ -225,8 +224,8 @@ func (s *Store) checkRepeat(ctx context.Context, p *appendRequest) (last uint64,
 }
 
 // A commitGroup is a group of appends that one Pebble batch writes and one sync makes
-// durable. The committer builds it. The goroutine that finishes it owns it then: the
-// committer itself, or syncLoop.
+// durable. The committer builds the group. Then it belongs to the goroutine that
+// finishes it: the committer itself, or syncLoop.
 type commitGroup struct {
 	batch      *pebble.Batch // nil: no append of the group adds records
 	end        uint64        // sequence of the last record of this group, or of the group before
@@ -238,14 +237,14 @@ type commitGroup struct {
 	begun      time.Time        // when the committer started to write it, for CommitStats
 }
 
-// commitLoop is the committer, the only goroutine that writes records. For each group
-// it takes the waiting appends, compares each with the length of its stream, gives
-// the records consecutive sequences, and writes one batch to the log.
+// commitLoop is the committer, the only goroutine that writes records. For each group it
+// takes the waiting appends, compares each with the length of its stream, gives the
+// records consecutive sequences, and writes one batch to the log.
 //
 // Under Sync it passes the group to syncLoop and builds the next one while the log
-// syncs; at most maxInFlight groups are in flight. Under Interval, or after an error,
-// it finishes the group itself. It ends when the queue is closed. It holds gate for
-// reading from before a group is built until finish, so a Resumer cannot reopen the
+// syncs; at most maxInFlight groups are in flight. Under Interval, or after an error, it
+// finishes the group itself. It ends when the queue is closed. It locks gate for reading
+// before it builds a group, and finish unlocks gate, so a Resumer cannot reopen the
 // database in between.
 func (s *Store) commitLoop() {
 	defer close(s.inFlight)
@@ -306,12 +305,12 @@ func (s *Store) buildGroup(taken []*appendRequest) *commitGroup {
 	return g
 }
 
-// add adds the records of a request to a group and its batch. If the request does not
-// follow the end of its stream, add puts it into g.mismatched instead; finish sends
-// its result when the group is durable, so that the caller can then compare it with
-// durable records. A group may have several requests of one stream, because add
-// updates the cached length. add creates the batch for the first request, with a
-// capacity of room bytes.
+// add adds the records of a request to a group and its batch. If the revision of the
+// request is not the length of its stream, add puts the request into g.mismatched
+// instead. finish answers a mismatched request when the group is durable, so that its
+// caller can compare it with durable records. A group may have several requests of one
+// stream, because add updates the cached length. add creates the batch for the first
+// request, with a capacity of room bytes.
 func (s *Store) add(g *commitGroup, p *appendRequest, room int) error {
 	h, err := s.streamLength(p.stream)
 	if err != nil {
@@ -413,11 +412,12 @@ func (s *Store) writeError(err error) error {
 	return nil
 }
 
-// finish ends a group. If err is nil, it first advances the watermark past the group,
-// so that a caller whose Append has returned can read its records. It then sends each
-// request its result: err for an added request, and errMismatch or a non-nil err for
-// a mismatched one. From then on the caller owns its request again. Last, finish
-// releases the bytes of the group in the queue and unlocks gate.
+// finish ends a group whose write or sync returned err. If err is nil, it first advances
+// the watermark past the group, so that a caller whose Append has returned can read its
+// records. It then sends each request its result. The result of an added request is err.
+// The result of a mismatched request is err, or errMismatch if err is nil. From then on
+// the caller owns its request again. Last, finish releases the bytes of the group in the
+// queue and unlocks gate.
 func (s *Store) finish(g *commitGroup, err error) {
 	if err == nil && g.batch != nil {
 		s.watermark.advance(g.end, s.recentValues(g))

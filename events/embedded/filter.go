@@ -47,8 +47,9 @@ func newMatcher(f events.Filter) matcher {
 	return m
 }
 
-// microsecond returns the first microsecond of Unix time at or after t. side is -1 if t
-// is before the range of 64 bits, 1 if it is after it, and otherwise 0.
+// microsecond returns the first whole microsecond of Unix time at or after t. If t is
+// outside the range of 64 bits, us is not valid: side is -1 if t is before the range,
+// and 1 if it is after. For any other t, side is 0.
 func microsecond(t time.Time) (us int64, side int) {
 	switch {
 	case t.Before(time.UnixMicro(math.MinInt64)):
@@ -79,8 +80,8 @@ func (m *matcher) match(r layout.RawRecord) bool {
 	return oneOf(m.kinds, r.Kind(), is) && oneOf(m.categories, r.Stream(), inCategory) && oneOf(m.prefixes, r.Stream(), begins)
 }
 
-// oneOf reports whether stands(name, element) is true for an element of these. An
-// empty list accepts every name.
+// oneOf reports whether the function stands accepts the name with at least one element
+// of the list these. An empty list accepts every name.
 func oneOf(these []string, name []byte, stands func([]byte, string) bool) bool {
 	for _, one := range these {
 		if stands(name, one) {

@@ -28,12 +28,13 @@ func (s *Store) Follow(ctx context.Context, after events.Position, options ...ev
 	return func(yield func(events.Entry, error) bool) { yield(events.Entry{}, errFollowings) }
 }
 
-// FollowEvery is Follow with reports of progress. After each run of every entries it
-// calls passed with the position of the last of them, on the goroutine of the loop.
-// It counts the entries that it yielded and the entries that the filter rejected. It
-// calls passed before it yields the next entry and before it calls CaughtUp. While a
-// filter rejects every entry, the calls come in bursts, after each read of a few
-// thousand entries. If every is 0, it does not call passed.
+// FollowEvery does what Follow does and reports progress. Each time the loop has handled
+// a further number of entries, the argument every, FollowEvery calls passed with the
+// position of the last handled entry, on the goroutine of the loop. An entry is handled
+// when the loop has yielded it or the filter has rejected it. FollowEvery calls passed
+// before it yields the next entry and before it calls CaughtUp. While a filter rejects
+// every entry, the calls come in bursts, after each read of a few thousand entries. If
+// every is 0, FollowEvery does not call passed.
 func (s *Store) FollowEvery(ctx context.Context, after events.Position, following events.Following, every uint64, passed func(events.Position)) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		if err := following.Filter.Valid(); err != nil {
@@ -164,9 +165,9 @@ type catchUpReader struct {
 	readLimits readLimits // of the next read
 }
 
-// yieldStored reads one batch of records up to end from the database and yields them.
-// The entries that the filter rejects advance the follower as well. If the read
-// failed, it yields the records before the error and returns the error.
+// yieldStored reads one batch of records from the database, up to the sequence end, and
+// yields them. The entries that the filter rejects advance the follower as well. If the
+// read fails, yieldStored yields the records before the error and returns the error.
 func (f *follower) yieldStored(ctx context.Context, late *catchUpReader, end uint64, yield func(events.Entry, error) bool) error {
 	r := &logReader{store: f.store, match: f.match, left: seqRange{f.after + 1, end}}
 	failed := f.store.readNext(ctx, r, late.batch, late.readLimits)

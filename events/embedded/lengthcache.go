@@ -17,13 +17,15 @@ const (
 // committer changes it in place.
 type streamLength struct{ length events.Revision }
 
-// A lengthCache caches the lengths of the streams used last, so that an append does
-// not read the index. It keeps two generations. When the younger one is full, the
-// older one is dropped, the younger one becomes the older, and a new one begins. A
+// A lengthCache caches the lengths of the streams used last, so that an append does not
+// read the index. It keeps two generations. When the younger generation is full, the
+// older one is dropped, the younger one becomes the older one, and a new one begins. A
 // use moves a stream to the younger generation. So a stream is dropped only after a
-// whole generation of other streams was used, and never while the group that is being
-// built refers to its length: a group has fewer streams than a generation. Only the
-// committer uses a lengthCache. The zero lengthCache is empty.
+// whole generation of other streams was used.
+//
+// While the committer builds a group, the cache drops no length that the group refers
+// to, because a group has fewer streams than a generation. Only the committer uses a
+// lengthCache. The zero lengthCache is empty.
 type lengthCache struct {
 	young, old map[events.Stream]*streamLength // a stream is in at most one of them
 	bytes      int                             // of the names in young

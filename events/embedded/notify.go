@@ -36,17 +36,18 @@ func (at *watermarkState) subscribe(ch chan<- struct{}) {
 // cannot remove itself from the linked list.
 const maxAbandoned = 1 << 10
 
-// unsubscribe counts a waiter whose context has ended. Every maxAbandoned such calls
-// it empties the list and notifies all channels in it. The waiters that are still
-// interested find the watermark unchanged and subscribe again.
+// unsubscribe counts a waiter whose context has ended. Every maxAbandoned such calls it
+// empties the list and notifies all channels in it. Waiters whose contexts have not
+// ended then find the watermark unchanged and subscribe again.
 func (at *watermarkState) unsubscribe() {
 	if at.abandoned.Add(1)%maxAbandoned == 0 {
 		at.waiters.Swap(nil).notify()
 	}
 }
 
-// superseded reports whether the list of a state may no longer be notified: the
-// watermark has advanced since, or the notifier has ended.
+// superseded reports whether a channel that was added to the list of a state may never
+// be notified. That is so if the watermark has advanced since the caller loaded the
+// state, or if the notifier has ended.
 func (m *watermark) superseded(at *watermarkState) bool {
 	return m.notifierGone.Load() || m.current.Load() != at
 }

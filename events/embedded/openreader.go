@@ -15,26 +15,25 @@ import (
 // ErrReadOnly is the error of a write to a store that [OpenReader] opened.
 var ErrReadOnly = errors.New("store is open to read only")
 
-// OpenReader opens the store in a folder for reading, as of now. It changes nothing
-// in the folder, even if the last writer was killed. It needs neither write
-// permission nor free space. Writes to the returned store fail with [ErrReadOnly].
-// Its followers yield the records that the store has, and then wait until they are
-// ended. The caller closes the store.
+// OpenReader opens the store in a folder for reading, as of now. It changes nothing in
+// the folder, even if the last writer was killed. It needs neither write permission nor
+// free space. Writes to the returned store fail with [ErrReadOnly]. A follower of the
+// store yields the records that the store has, and then waits until its context ends or
+// the store is closed. The caller closes the store.
 //
-// While OpenReader opens the database, it holds the folder's lock, which it shares
-// with other readers and for which a writer waits. It then releases the lock. It
-// keeps the lock until Close only if the store has more tables than a quarter of the
-// files that this process may open. Later changes of a writer are not visible to the
-// reader.
+// While OpenReader opens the database, it holds the folder's lock, which it shares with
+// other readers and for which a writer waits. It then releases the lock. It keeps the
+// lock until Close only if the store has more tables than a quarter of the files that
+// this process may open. Later changes of a writer are not visible to the reader.
 //
 // OpenReader returns events.ErrInUse if a writer has the folder open,
-// events.ErrNotAStore if a writer was killed while it created the store, and
-// otherwise the errors of [Open]. If there is no lock file, or it cannot be read, no
-// lock keeps writers away. OpenReader then opens the store again, for up to a second,
-// until the folder does not change in the meantime.
+// events.ErrNotAStore if a writer was killed while it created the store, and otherwise
+// the errors of [Open]. If the lock file is missing or cannot be read, no lock keeps
+// writers away. OpenReader then opens the store repeatedly, for up to a second, until
+// the folder has not changed during an opening.
 //
-// OpenReader syncs the records that a killed writer had not synced, if the file
-// system allows a reader to sync. It ignores Owner and Durability of the Config.
+// OpenReader syncs the records that a killed writer had not synced, if the file system
+// allows a reader to sync. It ignores Owner and Durability of the Config.
 func OpenReader(ctx context.Context, dir string, cfg Config) (*Store, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err

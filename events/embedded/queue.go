@@ -89,9 +89,9 @@ func (q *queue) admit(ctx context.Context, s events.Stream, size int) error {
 // queue.
 func (q *queue) roomLocked(size int) bool { return q.mu.used == 0 || q.mu.used+size <= maxQueueBytes }
 
-// admitLocked admits the waiting appends in fair order, until the first one does not
-// fit. It does not prefer smaller appends behind it, which could delay a large one
-// for ever. The caller holds mu.
+// admitLocked admits the waiting appends in fair order, until one does not fit. It then
+// does not admit smaller appends that wait behind it, because these could delay a large
+// append for ever. The caller holds mu.
 func (q *queue) admitLocked() {
 	for q.mu.admissions.len > 0 && q.roomLocked(q.mu.admissions.first().size) {
 		e := q.mu.admissions.pop()
@@ -141,10 +141,10 @@ func (q *queue) withdraw(p *appendRequest) bool {
 	return true
 }
 
-// dueLocked reports whether the committer can build a group now. With no group in
-// flight, one append is enough. With one in flight, as many appends must wait as the
-// last group had, and at least minSecondGroup. With maxInFlight in flight, none can
-// be built. The caller holds mu.
+// dueLocked reports whether the committer can build a group now. If no group is in
+// flight, one waiting append is enough. If one group is in flight, as many appends must
+// wait as the last group had, and at least minSecondGroup. If maxInFlight groups are in
+// flight, no group can be built. The caller holds mu.
 func (q *queue) dueLocked() bool {
 	switch q.mu.inFlight {
 	case 0:

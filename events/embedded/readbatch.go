@@ -30,9 +30,9 @@ const (
 // again, so they belong to the caller of the read.
 func newOwnedBatch() *readBatch { return &readBatch{keep: layout.RawRecord.Len} }
 
-// newReusedBatch returns a batch that holds only the beginning of each record: the
-// first bytes, as many as keep returns for the record. The next read overwrites these
-// bytes.
+// newReusedBatch returns a batch that holds only the beginning of each record. The
+// function keep returns the number of bytes to hold of a record. The next read
+// overwrites these bytes.
 func newReusedBatch(keep func(layout.RawRecord) int) *readBatch {
 	return &readBatch{keep: keep, reused: true}
 }

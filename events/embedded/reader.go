@@ -36,8 +36,8 @@ func (c readLimits) forFollower() readLimits {
 	return readLimits{records: min(c.records, 256), bytes: min(c.bytes, 64<<10), seen: c.seen}
 }
 
-// full reports whether a batch for which seen records were examined has reached the
-// limits.
+// full reports whether a read has reached the limits. The argument seen is the number of
+// records that the read has examined.
 func (c readLimits) full(h *readBatch, seen int) bool {
 	return len(h.records) >= c.records || h.bytes >= c.bytes || seen >= c.seen
 }

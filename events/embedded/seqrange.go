@@ -10,8 +10,9 @@ import (
 // greater than last.
 type seqRange struct{ first, last uint64 }
 
-// rangeOf returns the range of sequences, at most end, that the positions of a query
-// select. After is excluded and Through is included, in the direction of the query.
+// rangeOf returns the range of sequences that the positions After and Through of a query
+// select. After is excluded and Through is included, in the direction of the query. No
+// sequence of the range is greater than the argument end.
 func rangeOf(q events.Query, end uint64) seqRange {
 	above, below := q.After, q.Through // the lower and the upper bound
 	s := seqRange{first: 1, last: end}

@@ -14,10 +14,11 @@ import (
 // More ranges make the parts more equal, but each range costs an estimate and a seek.
 const weighingFactor = 16
 
-// Split implements events.Scanner. It cuts a query into at most parts queries of
-// about the same number of bytes. It estimates the bytes without regard to the
-// filter, so a filter can make the parts unequal. It does not cut a query of one
-// stream, and returns it alone. More than 4096 parts are reduced to 4096.
+// Split implements events.Scanner. It cuts a query into queries of about the same number
+// of bytes. The argument parts is the largest number of queries to return; a number
+// above 4096 counts as 4096. Split estimates the bytes without regard to the filter, so
+// a filter can make the queries unequal. It does not cut a query of one stream, and
+// returns it alone.
 func (s *Store) Split(ctx context.Context, q events.Query, parts int) ([]events.Query, error) {
 	if parts < 1 {
 		return nil, fmt.Errorf("%w: %d parts are none", events.ErrBadQuery, parts)
@@ -64,10 +65,10 @@ func cutQuery(q events.Query, cutPoints []uint64) []events.Query {
 	return append(queries, q)
 }
 
-// cutPoints returns the sequences after which to cut a range into parts of about
-// equal size, at most parts-1 of them. It divides the range into runs of about equal
-// length and estimates the bytes of each run. It adds these up, and makes a cut each
-// time the sum reaches a further 1/parts of the total.
+// cutPoints returns the sequences after which to cut a range into the given number of
+// parts of about equal size. It returns at most parts-1 sequences. It divides the range
+// into runs of about equal length and estimates the bytes of each run. It adds these up,
+// and makes a cut each time the sum reaches a further 1/parts of the total.
 func (s *Store) cutPoints(all seqRange, parts int) (cutPoints []uint64, err error) {
 	runs := all.runs(weighingFactor * parts)
 	weights, total := make([]uint64, len(runs)), uint64(0)
@@ -87,8 +88,9 @@ func (s *Store) cutPoints(all seqRange, parts int) (cutPoints []uint64, err erro
 	return cutPoints, nil
 }
 
-// runs cuts a range that is not empty into ranges of about the same length, one for
-// each sequence if there are fewer than most, and otherwise most ranges.
+// runs cuts a range that is not empty into ranges of about the same length. The argument
+// most is the largest number of ranges. A range with fewer sequences than that is cut
+// into one range for each sequence.
 func (s seqRange) runs(most int) []seqRange {
 	length := s.last - s.first + 1
 	most = int(min(uint64(most), length))

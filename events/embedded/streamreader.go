@@ -134,9 +134,9 @@ func (r *streamReader) place(it *pebble.Iterator, revision events.Revision) (uin
 	return layout.LastUint64(value), nil
 }
 
-// sequences returns the sequences of the next records, not more than most. If it
-// reaches the end of the stream or of the range among, it sets left.last to the last
-// revision before that end.
+// sequences returns the sequences of the next records. The argument most is the largest
+// number of sequences to return. If the reader reaches the end of the stream or of the
+// range among, it sets left.last to the last revision before that end.
 func (r *streamReader) sequences(most int) (sequences []uint64, err error) {
 	it, err := r.index(r.left)
 	if err != nil {

@@ -11,15 +11,15 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// torn decides whether a tear in a log or a manifest is damage. A tear is a place
-// after which Pebble reads no further, although whole records follow. A power cut can
-// cause one: the disk wrote some sectors of unacknowledged appends, and not the
-// sectors before them.
+// torn decides whether a tear is damage. A tear is a place in a log or a manifest after
+// which Pebble reads no further, although whole records follow. A power cut can cause a
+// tear: the disk wrote some sectors of unacknowledged appends, and not the sectors
+// before them.
 //
 // torn returns an ErrDamaged if a power cut cannot be the cause: a single bit is
-// flipped, the log says that the place was synced, or more groups follow than a
-// process under Sync has in flight. Otherwise it logs a warning with the positions of
-// the lost records and returns nil, and the store opens without them.
+// flipped, the log says that the place was synced, or more groups follow than a process
+// under Sync has in flight. Otherwise it logs a warning with the positions of the lost
+// records and returns nil, and the store opens without these records.
 func (s *Store) torn(t *pebblefiles.Tear) error {
 	var before, through, first uint64
 	var groups int
@@ -46,8 +46,9 @@ func (s *Store) torn(t *pebblefiles.Tear) error {
 	return nil
 }
 
-// sequencesIn returns the last and the first sequence of the records in batches, and
-// the number of batches with records. It returns zeros without records.
+// sequencesIn returns the last and the first sequence of the records in a list of
+// batches. The result with is the number of batches that have records. If no batch has
+// records, all results are 0.
 func sequencesIn(batches [][]byte) (last, first uint64, with int) {
 	for _, batch := range batches {
 		from, to := sequencesOf(batch)

@@ -69,12 +69,12 @@ func (m *watermark) load() (uint64, *watermarkState) {
 	return at.end, at
 }
 
-// advance sets the watermark to end and notifies the waiters. values are the encoded
-// records since the last advance, each with room for its checksum, which the
-// watermark keeps in memory for followers. From then on the watermark owns them and
-// the caller must not change them. If values does not have exactly one element for
-// each of these records, as without followers, the watermark keeps none of them, and
-// followers read the records from the database.
+// advance sets the watermark to the sequence end and notifies the waiters. The argument
+// values has the encoded records since the last advance, each with room for its
+// checksum. The watermark keeps values in memory for followers and owns it from then on,
+// so the caller must not change it. Without followers the caller passes no values. If
+// values does not have exactly one element for each record since the last advance, the
+// watermark keeps none, and followers read the records from the database.
 func (m *watermark) advance(end uint64, values [][]byte) {
 	before := m.current.Load()
 	next := &watermarkState{end: end, groups: before.groups}
@@ -99,9 +99,9 @@ func (m *watermark) keep(p *recentGroup) {
 	m.recent[p.number%recentGroups].Store(p)
 }
 
-// groupAfter returns the group that contains the record after a sequence. It returns
-// nil if the watermark does not keep that group or no such record is visible; the
-// caller then reads the database. It searches the ring by bisection, which takes
+// groupAfter returns the group that contains the next record after a sequence. It
+// returns nil if the watermark does not keep that group or no such record is visible;
+// the caller then reads the database. It searches the ring by bisection, which takes
 // about ten steps.
 func (m *watermark) groupAfter(after uint64) *recentGroup {
 	at := m.current.Load()

@@ -178,10 +178,10 @@ func (b *backupRun) run(ctx context.Context, parts []NamedComponent) (err error)
 	return b.removeUnneeded()
 }
 
-// snapshot copies the components and the records into dir. Each Component.Snapshot
-// calls a function that copies the other components and, last, the records. A
-// component removes no data from that call until its own copy is complete. So each
-// copy of a component has all data to which the copied records refer.
+// snapshot copies the components and the records into dir. Each Component.Snapshot calls
+// a function that copies the remaining components and, last, the records. From this call
+// until its own copy is complete, a component removes no data. So each copy of a
+// component has all data to which the copied records refer.
 func (b *backupRun) snapshot(ctx context.Context, dir string, parts []NamedComponent) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -193,10 +193,9 @@ func (b *backupRun) snapshot(ctx context.Context, dir string, parts []NamedCompo
 	return b.source.Snapshot(ctx, b.fs.PathJoin(dir, storedir.LogName))
 }
 
-// readBack reads all records of the snapshot and completes the manifest with their
-// number and digest. It returns ErrIncomplete if they do not begin with the records
-// of the earlier backup, or if more component data is missing than in the earlier
-// backup.
+// readBack reads all records of the snapshot and writes their number and digest into the
+// manifest. It returns ErrIncomplete if the first records are not the records of the
+// earlier backup, or if more component data is missing than in the earlier backup.
 func (b *backupRun) readBack(ctx context.Context, parts []NamedComponent) (err error) {
 	log := b.fs.PathJoin(b.snapshotDir, storedir.LogName)
 	then := events.NewDigest() // of the records in the earlier backup
@@ -234,8 +233,8 @@ func (b *backupRun) readBack(ctx context.Context, parts []NamedComponent) (err e
 	return nil
 }
 
-// isWithin reports whether the path dir is equal to the path within or below it. Both
-// are clean paths of folders.
+// isWithin reports whether the folder dir is the folder within or lies below it. Both
+// arguments are clean paths.
 func isWithin(storage vfs.FS, dir, within string) bool {
 	for {
 		if dir == within {
@@ -331,12 +330,15 @@ func (b *backupRun) copyAll(ctx context.Context, parts []NamedComponent) error {
 	return pebblefiles.SyncDir(b.fs, b.fs.PathJoin(b.dst, poolName))
 }
 
-// copyFile adds a file to the manifest and makes sure that the pool has an intact
-// copy of it. If the pool has a file with the same SHA-256 and size, copyFile uses
-// it; if this backup rereads that file, it must also be intact. Otherwise copyFile
-// copies the file. It first checks the file for damage. It returns an ErrDamaged if
-// the file is damaged, or if the copied bytes have another SHA-256 than the first
-// read. The copy gets its name in the pool only when its content is durable.
+// copyFile adds a file to the manifest and makes sure that the pool has an intact copy
+// of the file. If the pool has a file with the same SHA-256 and size, copyFile uses that
+// file. If this backup must reread the file in the pool, copyFile uses it only if its
+// content matches the SHA-256.
+//
+// Otherwise copyFile checks the source file for damage and copies it. It returns an
+// ErrDamaged if the source file is damaged, or if the copied bytes have another SHA-256
+// than the first read. The copy gets its name in the pool only when its content is
+// durable.
 func (b *backupRun) copyFile(ctx context.Context, from, path string) error {
 	sum, size, err := hashCopy(ctx, b.fs, from, io.Discard)
 	if err != nil {

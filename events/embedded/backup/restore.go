@@ -332,8 +332,8 @@ func (r *restoreRun) clear() error {
 	return r.remove([]string{storedir.RestoringName, storedir.LockName})
 }
 
-// remove removes files of dst that exist, and then the folders of these files if they
-// are empty.
+// remove removes the listed files of dst, if they exist, and then the folders of these
+// files if the folders are empty.
 func (r *restoreRun) remove(paths []string) error {
 	folders := map[string]bool{}
 	for _, name := range paths {

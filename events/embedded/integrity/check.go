@@ -159,10 +159,10 @@ func (k *check) lock() (io.Closer, error) {
 	return lock, nil
 }
 
-// report keeps a finding as the pending one, after it has passed the previous pending
-// one to found. If the pending finding is the same damage of the previous record,
-// report extends the pending finding instead. So one damage to consecutive records is
-// one finding.
+// report collects a finding before it passes it to found, so that one damage to
+// consecutive records is one finding. It keeps the latest finding as the pending one. If
+// the next finding is the same damage to the next record, report extends the pending
+// finding. Otherwise it passes the pending finding to found and keeps the next one.
 func (k *check) report(f Finding) {
 	before, _ := k.pending.Through.Parts()
 	at, _ := f.Position.Parts()

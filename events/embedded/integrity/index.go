@@ -11,9 +11,10 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded/layout"
 )
 
-// checkIndex compares the index with the records by the sum of the hashes of each. If
-// the two sums are equal, each record has its index entry. Otherwise it reports each
-// index entry without its record and each record without its index entry.
+// checkIndex compares the index with the records. It compares the sum of the hashes of
+// all index entries with the sum of the hashes of all records. If the two sums are
+// equal, each record has its index entry. Otherwise checkIndex reports each index entry
+// without its record and each record without its index entry.
 func (k *check) checkIndex(ctx context.Context) error {
 	differs := false
 	err := k.eachIndex(ctx, func(stream events.Stream, revision events.Revision, seq uint64, value []byte) {
@@ -29,8 +30,9 @@ func (k *check) checkIndex(ctx context.Context) error {
 	return cmp.Or(k.indexToRecords(ctx), k.recordsToIndex(ctx))
 }
 
-// eachIndex calls do for each index entry, in order. It calls broke for a malformed
-// key and if the index cannot be read to its end. It returns only the cause of ctx.
+// eachIndex calls do for each index entry, in order. It calls broke with the error for
+// each malformed key, and if the index cannot be read to its end. It returns an error
+// only if ctx ends: the cause of ctx.
 func (k *check) eachIndex(ctx context.Context, do func(events.Stream, events.Revision, uint64, []byte), broke func(error)) error {
 	it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: []byte("s/"), UpperBound: []byte("s0")})
 	if err != nil {

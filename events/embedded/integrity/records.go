@@ -28,10 +28,10 @@ func (k *check) sum(to *uint64, stream events.Stream, revision events.Revision, 
 	*to += h.Sum64()
 }
 
-// checkRecords reads all records in order and completes the Report. The seal holds
-// the sequence of the last record at the last closing. If it is greater than that of
-// the last record now, checkRecords reports the records between them as missing.
-// After an unreadable record it continues with the next one.
+// checkRecords reads all records in order and completes the Report. The seal holds the
+// sequence that the last record had when the store was last closed. If this sequence is
+// greater than that of the last record now, checkRecords reports the records between the
+// two as missing. After an unreadable record it continues with the next one.
 func (k *check) checkRecords(ctx context.Context) error {
 	k.lengths, k.holes = map[events.Stream]events.Revision{}, map[uint64]bool{}
 	end, err := k.end()
@@ -57,8 +57,8 @@ func (k *check) checkRecords(ctx context.Context) error {
 	return nil
 }
 
-// end returns the sequence of the last record. If the records cannot be read, it
-// returns the error, and in place of the sequence the number in the seal.
+// end returns the sequence of the last record. If the records cannot be read, it returns
+// the number in the seal and the error.
 func (k *check) end() (uint64, error) {
 	it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: layout.EntryKey(0), UpperBound: layout.EntriesEnd()})
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// ReadDigest reads all records of a database that no process writes to. It returns
-// the position of the last record, the number of records and their digest. If saw is
-// not nil, ReadDigest calls it with each record in order; an error of saw ends the
-// read and is returned. A damaged or missing record is an events.ErrDamaged.
-// ReadDigest changes no file.
+// ReadDigest reads all records of a database that no process writes to. It returns the
+// position of the last record, the number of records and their digest. If the function
+// saw is not nil, ReadDigest calls it with each record in order. If saw returns an
+// error, ReadDigest stops and returns the error. A damaged or missing record is an
+// events.ErrDamaged. ReadDigest changes no file.
 func ReadDigest(ctx context.Context, storage vfs.FS, dir string, saw func(events.Entry) error) (events.Position, uint64, string, error) {
 	db, err := OpenReadOnly(pebblefiles.ReadOnly(storage), dir)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 )
 
 // RecordAt returns the record at a valid iterator and verifies its sum. It returns an
-// events.ErrDamaged unless the iterator is at the record seq. The bytes are valid
-// until the iterator moves.
+// events.ErrDamaged unless the record has the sequence seq. The bytes are valid until
+// the iterator moves.
 func RecordAt(it *pebble.Iterator, seq uint64) (RawRecord, error) {
 	if key := it.Key(); len(key) != EntryKeyLen || LastUint64(key) != seq {
 		return nil, Damaged(seq, "it is missing")
@@ -25,9 +25,9 @@ func RecordAt(it *pebble.Iterator, seq uint64) (RawRecord, error) {
 	return r, Verify(value, seq)
 }
 
-// Missing returns the error of an iterator that ended before the record seq: the
-// error of the iterator, or an events.ErrDamaged that says that the record is
-// missing.
+// Missing returns the error of an iterator that ended before the record with the
+// sequence seq. It returns the error of the iterator, or, if there is none, an
+// events.ErrDamaged that says that the record is missing.
 func Missing(it *pebble.Iterator, seq uint64) error {
 	if err := it.Error(); err != nil {
 		return AsDamaged(err)
@@ -53,8 +53,8 @@ func AsDamaged(err error) error {
 	return err
 }
 
-// entryAt decodes the record at a valid iterator. It returns an events.ErrDamaged
-// unless the iterator is at the record seq. The entry owns its bytes.
+// entryAt decodes the record at a valid iterator. It returns an events.ErrDamaged unless
+// the record has the sequence seq. The entry owns its bytes.
 func entryAt(it *pebble.Iterator, seq uint64) (events.Entry, error) {
 	if found := LastUint64(it.Key()); found != seq {
 		return events.Entry{}, Damaged(seq, "it is missing")

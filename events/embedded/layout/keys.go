@@ -17,7 +17,8 @@ func EntryKey(seq uint64) []byte {
 // EntryKeyLen is the length in bytes of the key of a record.
 const EntryKeyLen = 2 + 8
 
-// PutEntryKey writes the key of the record seq into key, which has EntryKeyLen bytes.
+// PutEntryKey writes the key of the record with the sequence seq into key, which has
+// EntryKeyLen bytes.
 func PutEntryKey(key []byte, seq uint64) {
 	copy(key, "e/")
 	binary.BigEndian.PutUint64(key[2:], seq)
@@ -26,8 +27,8 @@ func PutEntryKey(key []byte, seq uint64) {
 // EntriesEnd returns a bound greater than the key of every record.
 func EntriesEnd() []byte { return []byte("e0") }
 
-// UpperBound returns the exclusive upper bound of an iterator over the records up to
-// the sequence end. end may be MaxSequence.
+// UpperBound returns the exclusive upper bound of an iterator over the records with
+// sequences up to the argument end, which may be MaxSequence.
 func UpperBound(end uint64) []byte {
 	if end == MaxSequence {
 		return EntriesEnd()

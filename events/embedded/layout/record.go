@@ -57,17 +57,17 @@ func AppendRecord(b []byte, s events.Stream, rev events.Revision, r events.Recor
 	return append(append(b, r.Data...), r.Metadata...)
 }
 
-// Checksum returns the CRC-32C of the bytes of an encoded record, without the
-// sequence. FinishSum adds the sequence. Two steps let many goroutines do the work of
-// Checksum before one of them assigns sequences.
+// Checksum returns the CRC-32C of the bytes of an encoded record, without the sequence.
+// FinishSum adds the sequence. Because the checksum takes two steps, many goroutines can
+// call Checksum before one of them assigns sequences.
 func Checksum(value []byte) uint32 { return crc32.Checksum(value, castagnoli) }
 
 // Sum returns the sum of an encoded record. It covers the sequence, so that a value under
 // another key is damaged.
 func Sum(value []byte, seq uint64) uint32 { return FinishSum(Checksum(value), seq) }
 
-// FinishSum returns the sum of an encoded record from the result of Checksum and the
-// sequence.
+// FinishSum returns the sum of an encoded record. The argument value is the result of
+// Checksum for the record.
 func FinishSum(value uint32, seq uint64) uint32 {
 	var key [8]byte
 	binary.BigEndian.PutUint64(key[:], seq)

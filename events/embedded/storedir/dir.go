@@ -61,7 +61,7 @@ func (o Owner) filled() Owner {
 }
 
 // ErrIncomplete means that a folder is a store that lacks files: it was copied in part,
-// or files were removed. Open leaves it unchanged.
+// or files were removed. Open leaves the folder unchanged.
 var ErrIncomplete = errors.New("store is not complete")
 
 // FormatDraftName is the file that marks the creation of a store in progress. FORMAT
@@ -88,10 +88,10 @@ type OwnerRecord struct {
 	Durability string `json:"durability,omitempty"` // a Durability; empty: written by an older program
 }
 
-// Open opens or creates the folder of a store, locks it and writes the owner file. by
-// is the content of the owner file. It writes to the folder only if Inspect accepts
-// it. The caller creates the database of a fresh folder and calls Publish, and in the
-// end Close. Open waits for readers as Acquire does.
+// Open opens or creates the folder of a store, locks it and writes the owner file with
+// the content by. It writes to the folder only if Inspect accepts the folder. If the
+// folder is fresh, the caller creates the database and calls Publish. In the end the
+// caller calls Close. Open waits for readers as Acquire does.
 func Open(ctx context.Context, storage vfs.FS, dir string, by OwnerRecord, logger *slog.Logger) (*Dir, error) {
 	f := &Dir{FS: storage, Path: dir}
 	if err := f.MakeDirs(); err != nil {
@@ -290,9 +290,10 @@ func (f *Dir) ReadFormat(name string) (uint64, error) {
 }
 
 // Acquire locks the folder for a writer and sets Lock. It waits up to
-// pebblefiles.LockWait for readers, and logs a warning after a second. It returns an
-// events.ErrInUse that names the owner if a writer has the lock, or the readers if
-// they keep it. It returns the cause of ctx if that ends first.
+// pebblefiles.LockWait for readers, and logs a warning after a second. If a writer has
+// the lock, it returns an events.ErrInUse that names the owner. If readers keep the
+// lock, it returns an events.ErrInUse that names the readers. If ctx ends first, it
+// returns the cause of ctx.
 func (f *Dir) Acquire(ctx context.Context, logger *slog.Logger) (err error) {
 	f.Lock, err = pebblefiles.Lock(ctx, f.FS, f.PathOf(LockName), func() {
 		if logger != nil {
@@ -397,7 +398,7 @@ func (f *Dir) read(name string) ([]byte, error) { return f.readUpTo(name, 1<<16)
 // ReadAll returns the content of a file.
 func (f *Dir) ReadAll(name string) ([]byte, error) { return f.readUpTo(name, math.MaxInt64) }
 
-// readUpTo returns at most the first most bytes of a file.
+// readUpTo returns the content of a file, but not more bytes than the argument most.
 func (f *Dir) readUpTo(name string, most int64) ([]byte, error) {
 	file, err := f.FS.Open(f.PathOf(name))
 	if err != nil {
@@ -464,7 +465,7 @@ func RealPath(dir string) (string, error) {
 	}
 }
 
-// RestoringName is the file that lists the files of a restore in progress. It is
-// written before them and removed after FORMAT is written. A folder with it and
+// RestoringName is the file that lists the files of a restore in progress. It is written
+// before these files and removed after FORMAT is written. A folder with this file and
 // without FORMAT is not a store.
 const RestoringName = "RESTORING"
