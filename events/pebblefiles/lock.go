@@ -82,14 +82,15 @@ const (
 // LockWait is the time that a writer waits for readers.
 const LockWait = 20 * time.Second
 
-// Lock locks a file for a writer. It waits up to LockWait for readers, which share
-// the lock while they open a database. It does not wait for another writer. While it
-// waits, it announces itself, and readers that arrive let it go first, for at most a
-// second.
+// Lock locks a file for a writer. It waits up to LockWait for readers, which share the
+// lock while they open a database. It does not wait for another writer. While Lock
+// waits, it announces itself, and readers that arrive then wait until the writer had the
+// lock, for at most a second.
 //
-// If waiting is not nil, Lock calls it once after a second of waiting. Lock returns
-// ErrLocked, ErrReading after LockWait, or the cause of ctx. On a file system other
-// than [Disk] it uses the lock of that file system.
+// If the function waiting is not nil, Lock calls it once, after a second. Lock returns
+// ErrLocked if another writer has the lock, ErrReading if readers keep it for LockWait,
+// or the cause of ctx. On a file system other than [Disk] it uses the lock of that file
+// system.
 func Lock(ctx context.Context, storage vfs.FS, path string, waiting func()) (io.Closer, error) {
 	began, told := time.Now(), waiting == nil
 	var announced io.Closer
@@ -130,8 +131,8 @@ type sharedLocker interface {
 
 // LockShared locks an existing file for a reader, without a change to the file. It
 // returns ErrLocked if a writer has the lock. If the file is missing, unreadable or
-// cannot be locked, it returns a nil lock and no error. Then no lock excludes a
-// writer, and the caller must detect changes itself. On a file system other than
+// cannot be locked, it returns a nil lock and no error. Then no lock excludes a writer,
+// and the caller must itself detect changes of the files. On a file system other than
 // [Disk], and on systems other than Linux, only one reader at a time gets the lock.
 func LockShared(storage vfs.FS, path string) (lock io.Closer, err error) {
 	if s, ok := storage.(sharedLocker); ok {

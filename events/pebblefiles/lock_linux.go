@@ -65,8 +65,8 @@ const lockTries = 100
 const lockYield = time.Second
 
 // lockShared locks an existing file for a reader. If a writer has announced itself,
-// it lets the writer go first for up to lockYield, and returns ErrLocked if the
-// writer gets the lock.
+// lockShared lets the writer go first: it waits for up to lockYield, and returns
+// ErrLocked if the writer gets the lock.
 func (disk) lockShared(path string) (io.Closer, error) {
 	// Without O_NONBLOCK a named pipe in place of the file would block.
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -96,8 +96,8 @@ func (disk) lockShared(path string) (io.Closer, error) {
 const waitingByte = 1 << 40
 
 // announce shows readers that a writer waits, until the caller closes the result. If
-// another writer has announced itself, that announcement serves both. It returns nil
-// if the file cannot be opened.
+// another writer has announced itself, that announcement serves both writers. If the
+// file cannot be opened, announce returns nil.
 func (disk) announce(path string) io.Closer {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

@@ -178,9 +178,9 @@ func (o *BlobReader) failed(err error) error {
 	return fmt.Errorf("read %v: %w", o.header.retained.Ref, err)
 }
 
-// chunk reads a chunk, verifies its checksum and appends its bytes to the slice to.
-// If the chunk is missing because the blob was dropped or pruned since the header was
-// read, chunk returns an ErrNotFound or a *PrunedError.
+// chunk reads a chunk, verifies its checksum, appends its bytes to the argument to, and
+// returns the extended slice. If the chunk is missing because the blob was dropped or
+// pruned since the header was read, chunk returns an ErrNotFound or a *PrunedError.
 func (s *Store) chunk(h blobHeader, index int64, to []byte) ([]byte, error) {
 	err := s.read(func(db *pebble.DB) (err error) {
 		to, err = chunkIn(db, h, index, to)
@@ -192,9 +192,9 @@ func (s *Store) chunk(h blobHeader, index int64, to []byte) ([]byte, error) {
 	return to, err
 }
 
-// chunkIn reads a chunk from the database and appends its bytes to the slice to. It
-// returns an ErrDamaged with the offset of the chunk if the chunk is missing, has
-// another length or does not match its checksum.
+// chunkIn reads a chunk from the database, appends its bytes to the argument to, and
+// returns the extended slice. It returns an ErrDamaged with the offset of the chunk if
+// the chunk is missing, has another length or does not match its checksum.
 func chunkIn(db *pebble.DB, h blobHeader, index int64, to []byte) ([]byte, error) {
 	offset := index * int64(h.chunk)
 	key := chunkKey(h.blob, uint32(index))
@@ -218,8 +218,9 @@ func chunkIn(db *pebble.DB, h blobHeader, index int64, to []byte) ([]byte, error
 	return append(to, value[crcSize:]...), nil
 }
 
-// removedSince returns why chunks of h may be missing: an ErrNotFound if the blob was
-// dropped, a *PrunedError if it was pruned. Otherwise it returns the given error.
+// removedSince returns why chunks of the blob with the header h may be missing: an
+// ErrNotFound if the blob was dropped, a *PrunedError if it was pruned. If neither is
+// the case, it returns the argument otherwise.
 func removedSince(db *pebble.DB, h blobHeader, otherwise error) error {
 	now, err := readHeader(db, h.retained.Ref)
 	switch {

@@ -193,8 +193,8 @@ func (b *blobWriter) commit(ctx context.Context, h blobHeader) error {
 }
 
 // write calls do with the database, as Store.write does. If the database was reopened
-// since the first chunks were written, these chunks may be lost. Then write returns
-// an ErrBroken and does not call do.
+// after the writer wrote the first chunks of the blob, these chunks may be lost. Then
+// write returns an ErrBroken and does not call do.
 func (b *blobWriter) write(do func(*pebble.DB) error) error {
 	return b.store.write(func(db *pebble.DB) error {
 		if b.generation != b.store.generation.Load() {

@@ -86,8 +86,8 @@ func redact(err error) error {
 	return &redactedError{"the output database failed", err}
 }
 
-// inUse reports whether err, returned by locking a folder, means that another process
-// holds the lock. An *fs.PathError is about the lock file: it could not be created or
+// inUse reports whether err, an error of locking a folder, means that another process
+// holds the lock. An *fs.PathError does not: the lock file could not be created or
 // opened. Any other error means that the lock is held.
 func inUse(err error) bool {
 	_, aboutFile := errors.AsType[*fs.PathError](err)

@@ -144,8 +144,8 @@ func (s *Store) acknowledge(ref domain.Ref) {
 	s.mu.claims[ref] = claim{durable: true}
 }
 
-// hidden reports whether a Keep holds the claim of ref. Reads must not return the
-// blob then, because its Keep may still fail.
+// hidden reports whether ref has a claim. Reads must not return the blob of a claimed
+// ref, because its Keep may still fail.
 func (s *Store) hidden(ref domain.Ref) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,9 +217,8 @@ type chunkRing [groupChunks + 1]*[crcSize + chunkSize]byte
 // chunks pools chunk buffers across Keeps.
 var chunks = sync.Pool{New: func() any { return new([crcSize + chunkSize]byte) }}
 
-// at returns the buffer for the chunk with the number index. The chunk with the
-// number index-len(r) had the same buffer, and the caller must no longer need its
-// bytes.
+// at returns the buffer for the chunk whose number is index. The chunk with the number
+// index-len(r) had the same buffer, and the caller must no longer need its bytes.
 func (r *chunkRing) at(index uint32) []byte {
 	place := &r[index%uint32(len(r))]
 	if *place == nil {

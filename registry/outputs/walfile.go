@@ -83,9 +83,9 @@ func (l *walFile) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// fill writes zeros up to end, rounded up to fillStep. If that fails, it does not try
-// again: the file grows as it is written, and the write of a record reports a full
-// disk.
+// fill writes zeros into the file up to the offset end, rounded up to fillStep. If
+// writing them fails, fill does not try again: the file grows as it is written, and the
+// write of a record reports a full disk.
 func (l *walFile) fill(end int64) {
 	if end <= l.filled {
 		return
