@@ -23,8 +23,8 @@ type echoInput struct {
 // An executions counts the runs of its tools.
 type executions struct{ runs atomic.Int64 }
 
-// tool returns a tool that counts an execution and calls do. Its output does not fit if it
-// contains an exclamation mark.
+// tool returns a tool that counts an execution in w and calls do. The output schema
+// rejects a text with an exclamation mark.
 func (w *executions) tool(do func(context.Context, echoInput, domain.Invocation) (string, error)) (domain.Tool, error) {
 	return domain.Make(domain.Spec[echoInput, string]{
 		Description: "for a law",
@@ -55,7 +55,8 @@ func (s *Subject) put(ctx context.Context, w *executions, do func(context.Contex
 	return s.Register(ctx, "tool", t)
 }
 
-// turn registers echo as the tool and begins a turn whose reply asks for calls.
+// turn registers echo under the name "tool" and begins a turn. The reply of the turn
+// makes the given calls.
 func (s *Subject) turn(ctx context.Context, w *executions, calls ...domain.Call) (*OfferedTurn, error) {
 	if _, err := s.put(ctx, w, echo); err != nil {
 		return nil, err
@@ -63,8 +64,9 @@ func (s *Subject) turn(ctx context.Context, w *executions, calls ...domain.Call)
 	return s.materializeCalls(ctx, calls...)
 }
 
-// materializeCalls begins a turn whose reply asks for calls, and calls journal.expect for
-// each of them. If a saboteur replaced the journal it omits the latter.
+// materializeCalls begins a turn whose reply makes the given calls, and passes each of
+// them to expect of the journal. If a saboteur replaced the journal, materializeCalls
+// does not use expect.
 func (s *Subject) materializeCalls(ctx context.Context, calls ...domain.Call) (*OfferedTurn, error) {
 	t, err := s.Materialize(ctx, calls...)
 	if err != nil {
@@ -78,8 +80,8 @@ func (s *Subject) materializeCalls(ctx context.Context, calls ...domain.Call) (*
 	return t, nil
 }
 
-// settled registers echo as the tool, begins a turn whose reply asks for the call c, and
-// settles c.
+// settled registers echo under the name "tool", begins a turn whose reply makes the
+// call c, and settles c.
 func (s *Subject) settled(ctx context.Context, w *executions, c domain.Call) (*OfferedTurn, domain.Settlement, error) {
 	t, err := s.turn(ctx, w, c)
 	if err != nil {
@@ -109,9 +111,9 @@ func singleExecutor(ctx context.Context, s *Subject) error {
 	return nil
 }
 
-// codecBoundary settles a call whose input does not fit its schema: it must end as an
-// invalid input, and the tool must not run. It then settles a call whose output does
-// not fit: it must end as an invalid output.
+// codecBoundary settles a call whose input does not fit the schema. The call must end
+// as an invalid input, and the tool must not run. It then settles a call whose output
+// does not fit the schema. That call must end as an invalid output.
 func codecBoundary(ctx context.Context, s *Subject) error {
 	var w executions
 	bad := domain.Call{ID: "bad", Name: "tool", Input: json.RawMessage(`{"text":7}`)}
@@ -158,8 +160,8 @@ func durableIdentity(ctx context.Context, s *Subject) error {
 	return nil
 }
 
-// scopedRegistration registers a tool over another of the same name, closes the scope of the
-// upper one and settles a call: the lower one must run.
+// scopedRegistration registers two tools under one name in two scopes and closes the
+// scope of the second. A call must then run the first tool.
 func scopedRegistration(ctx context.Context, s *Subject) error {
 	var below, above executions
 	if _, err := s.put(ctx, &below, echo); err != nil {
@@ -186,8 +188,8 @@ func scopedRegistration(ctx context.Context, s *Subject) error {
 	return nil
 }
 
-// capturedExecution replaces a tool and closes its scope while a call of it runs. The call
-// must succeed with its own result.
+// capturedExecution replaces a tool and closes its scope while a call runs the tool.
+// The call must succeed with the result of that tool.
 func capturedExecution(ctx context.Context, s *Subject) error {
 	var w executions
 	entered, leave := make(chan struct{}), make(chan struct{})
@@ -222,8 +224,8 @@ func capturedExecution(ctx context.Context, s *Subject) error {
 	return nil
 }
 
-// staleRejection registers a tool again after a turn was offered it. A call of that turn must
-// be rejected as stale.
+// staleRejection begins a turn that offers a tool, and registers the tool again. A call
+// of that turn must be rejected as stale.
 func staleRejection(ctx context.Context, s *Subject) error {
 	var w executions
 	c := call("c", "hi")
@@ -244,8 +246,8 @@ func staleRejection(ctx context.Context, s *Subject) error {
 // long is an output of 100 lines and 1,600 bytes, which exceeds the limits small.
 var long = strings.Repeat("line after line\n", 100)
 
-// storageEncapsulation settles a call whose output, the text long, exceeds the
-// limits. The retained outputs of the end must contain all of it.
+// storageEncapsulation settles a call whose output, the text long, exceeds the limits.
+// The retained outputs of the settlement must contain the whole text.
 func storageEncapsulation(ctx context.Context, s *Subject) error {
 	var w executions
 	_, end, err := s.settled(ctx, &w, call("c", long))
@@ -264,8 +266,8 @@ func storageEncapsulation(ctx context.Context, s *Subject) error {
 	return fmt.Errorf("what the tool returned is not among what is kept: %v", end.Retained)
 }
 
-// presentationIsPure computes the result for the model from the returned settlement
-// and from the one in the log. Both must be equal.
+// presentationIsPure computes the tool result from the returned settlement and from the
+// settlement in the log. The two results must be equal.
 func presentationIsPure(ctx context.Context, s *Subject) error {
 	var w executions
 	_, end, err := s.settled(ctx, &w, call("c", "hi"))
@@ -282,8 +284,8 @@ func presentationIsPure(ctx context.Context, s *Subject) error {
 	return nil
 }
 
-// beginsAtMostOnce settles one call from 32 goroutines at once and once more after them. It
-// must have one start on record and one execution.
+// beginsAtMostOnce settles one call from 32 goroutines at once, and once more
+// afterwards. The call must have one start on record and one execution.
 func beginsAtMostOnce(ctx context.Context, s *Subject) error {
 	var w executions
 	c := call("c", "hi")
@@ -307,7 +309,7 @@ func beginsAtMostOnce(ctx context.Context, s *Subject) error {
 	return nil
 }
 
-// endsExactlyOnce settles one call three times. It must have one end on record.
+// endsExactlyOnce settles one call three times. The call must have one end on record.
 func endsExactlyOnce(ctx context.Context, s *Subject) error {
 	var w executions
 	c := call("c", "hi")
@@ -359,7 +361,7 @@ func endBeforeAnswer(ctx context.Context, s *Subject) error {
 	return nil
 }
 
-// begunIsOnRecord settles a call that runs. The end on record must say that it began.
+// begunIsOnRecord settles a call that runs. The end on record must have Began set.
 func begunIsOnRecord(ctx context.Context, s *Subject) error {
 	var w executions
 	if _, _, err := s.settled(ctx, &w, call("c", "hi")); err != nil {
@@ -377,8 +379,8 @@ func begunIsOnRecord(ctx context.Context, s *Subject) error {
 	return nil
 }
 
-// runsWhatWasOffered reads each start on record. Its offered and its effective
-// registration must be the one that the turn offered.
+// runsWhatWasOffered reads each start on record. The start must name the registration
+// that the turn offered, both as offered and as effective.
 func runsWhatWasOffered(ctx context.Context, s *Subject) error {
 	var w executions
 	t, _, err := s.settled(ctx, &w, call("c", "hi"))

@@ -12,8 +12,8 @@ import (
 // [Subject].
 type Law = lawtest.Law[*Subject]
 
-// law returns a Law. Its check runs on a Subject whose registry has these limits. The
-// function sabotage changes a correct Subject into one that breaks the law.
+// law returns a Law. Its check runs on a Subject whose registry has the given limits.
+// sabotage changes a correct Subject into one that breaks the law.
 func law(name, sentence string, limits registry.Limits, check func(context.Context, *Subject) error, sabotage func(*Subject)) Law {
 	return Law{
 		Name: name, Sentence: sentence, Verify: check,
@@ -28,7 +28,7 @@ func law(name, sentence string, limits registry.Limits, check func(context.Conte
 	}
 }
 
-// small are limits that the output long exceeds.
+// small are limits that the text long in checks.go exceeds.
 var small = registry.Limits{Lines: 8, Bytes: 256, Media: 256}
 
 // Laws returns every law, each with its saboteur.

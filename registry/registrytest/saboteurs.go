@@ -15,7 +15,8 @@ import (
 
 // Each saboteur changes a correct Subject so that it breaks the law that its comment names.
 
-// runTwice settles each call twice, under two call IDs. It breaks "single executor".
+// runTwice settles each call twice, the first time under another call ID. It breaks
+// "single executor".
 func runTwice(s *Subject) {
 	settle := s.Settle
 	s.Settle = func(ctx context.Context, t *OfferedTurn, c domain.Call) (domain.Settlement, error) {
@@ -27,8 +28,8 @@ func runTwice(s *Subject) {
 	}
 }
 
-// repairInputs replaces an input that does not decode by a valid one. It breaks "codec
-// boundary".
+// repairInputs replaces an input that cannot be decoded with a valid input. It breaks
+// "codec boundary".
 func repairInputs(s *Subject) {
 	settle := s.Settle
 	s.Settle = func(ctx context.Context, t *OfferedTurn, c domain.Call) (domain.Settlement, error) {
@@ -159,7 +160,7 @@ func hideSettleFault(s *Subject) {
 	}}
 }
 
-// denyBegun records each end as that of a call that never began. It breaks "begun is on
+// denyBegun clears Began in the recorded end of each call. It breaks "begun is on
 // record".
 func denyBegun(s *Subject) {
 	honest := s.Journal

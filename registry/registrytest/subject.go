@@ -27,9 +27,11 @@ type Subject struct {
 	// Register registers a tool under name in a new scope. It returns the function that
 	// closes the scope.
 	Register func(ctx context.Context, name string, t domain.Tool) (func(context.Context) error, error)
-	// Materialize begins a turn and records its offer and a reply that asks for calls.
+	// Materialize begins a turn. It records the offer of the turn, and a reply that
+	// makes the given calls.
 	Materialize func(ctx context.Context, calls ...domain.Call) (*OfferedTurn, error)
-	// Settle settles a call of the reply of t. Several goroutines may settle one call at once.
+	// Settle settles a call of the reply of turn t. Several goroutines may settle one
+	// call at once.
 	Settle func(ctx context.Context, t *OfferedTurn, call domain.Call) (domain.Settlement, error)
 	// Journal records the starts and the ends of calls.
 	Journal registry.Journal
@@ -48,8 +50,8 @@ type OfferedTurn struct {
 	Invocation      domain.Invocation // of each call of the turn; the registry sets its call ID
 }
 
-// faults make methods of the journal return ErrBroken without a record. A check sets them
-// while no call is being settled.
+// faults make the journal's Begin or Settle return ErrBroken and append no event. A
+// check sets the fields while no call is being settled.
 type faults struct{ begin, settle bool }
 
 // Open returns a Subject with the real registry in an opened session. The registry stores
@@ -98,7 +100,8 @@ func (o outputsOf) Confirm(ctx context.Context, id domain.EventID) error {
 	return o.Outputs.Confirm(ctx, id)
 }
 
-// materialize materializes r for a new turn and appends the turn and its reply with w.
+// materialize materializes r for a new turn. It appends the turn, and a reply that
+// makes the given calls, with w.
 func (s *Subject) materialize(ctx context.Context, r *registry.Registry, w *events.Writer, calls []domain.Call) (*OfferedTurn, error) {
 	mint := s.ledger.Mint()
 	turn, message := mint.Turn(), mint.Message()
@@ -176,7 +179,8 @@ func (j *journal) Late(ctx context.Context, d events.Draft) error {
 	return err
 }
 
-// keep appends the event d and then updates the record of the call k with note.
+// keep appends the event d. It then calls note to update the journal's record of call
+// k.
 func (j *journal) keep(ctx context.Context, d events.Draft, k journalKey, note func(*registry.Recorded)) error {
 	if _, err := j.writer.Append(ctx, d); err != nil {
 		return err
@@ -189,8 +193,8 @@ func (j *journal) keep(ctx context.Context, d events.Draft, k journalKey, note f
 	return nil
 }
 
-// expect sets in the journal's record of a call the tool name and the input from the
-// reply.
+// expect sets the tool name and the input in the journal's record of a call, as the
+// reply has them.
 func (j *journal) expect(message domain.MessageID, call domain.Call) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
