@@ -20,17 +20,17 @@ const (
 	haltPause = 10 * time.Millisecond
 )
 
-// halt ends a run that failed or was interrupted, and returns the reason. It records
-// an end for each open call, dismisses open permission requests, and records the
-// interruption last, in one append unless the store's limit requires several. It uses
-// a context of its own that ends after Config.Grace. If the interruption cannot be
-// recorded, halt returns that error joined to the reason, and the next run or
-// recovery ends the open calls.
+// halt ends a run that failed or was interrupted, and returns the reason. It records an
+// end for each open call, dismisses open permission requests, and records the
+// interruption last. All these events are one append, unless the store's limit requires
+// several. The append uses a context that ends after Config.Grace. If the append fails,
+// halt returns its error joined to the reason, and the next run or recovery ends the
+// open calls.
 //
-// halt first resolves appends of the run of unknown outcome, because a reply or a start
-// in them needs an end too. It records no event if another process owns the session, or
-// if the run was a recovery, which the next recovery completes. A failure that left no
-// call or request open is not recorded as an interruption.
+// halt first resolves earlier appends whose outcome is unknown, because a reply or a
+// start in them needs an end too. It records no event if another process owns the
+// session, or if the run was a recovery, which the next recovery completes. It records
+// no interruption for a failure that left no call or request open.
 func (c *runState) halt(ctx context.Context, failed error) error {
 	c.journal.close()
 	foreign := errors.Is(failed, events.ErrConflict) || errors.Is(failed, ErrElsewhere) || errors.Is(failed, events.ErrUnknownKind)
@@ -54,9 +54,9 @@ func (c *runState) halt(ctx context.Context, failed error) error {
 	return failed
 }
 
-// recordHalt repeats tryHalt with growing pauses until the outcome is certain, the tries
-// are used up, or ctx ends. Before each try it resolves the unknown outcome of the
-// one before, so that an interruption is recorded once.
+// recordHalt repeats tryHalt with growing pauses until the outcome is certain, the
+// tries are used up, or ctx ends. Before each try it resolves the unknown outcome of
+// earlier appends, so that it records the interruption only once.
 func (c *runState) recordHalt(ctx context.Context, note events.SessionInterrupted, interrupted bool) error {
 	for try := 1; ; try++ {
 		err := c.journal.writer.Flush(ctx)
@@ -70,9 +70,9 @@ func (c *runState) recordHalt(ctx context.Context, note events.SessionInterrupte
 	}
 }
 
-// tryHalt appends the ends and the interruption that are not yet on record, after it has
-// read the session again. It appends no event for a run that failed and left no call or
-// request open, and returns ErrElsewhere if another process owns the open calls.
+// tryHalt reads the session again and appends the ends and the interruption that are
+// not on record yet. It appends no event if interrupted is false and the run left no
+// call or request open. It returns ErrElsewhere if another process owns the open calls.
 func (c *runState) tryHalt(ctx context.Context, note events.SessionInterrupted, interrupted bool) error {
 	if err := c.refresh(ctx); err != nil {
 		return err
@@ -98,8 +98,7 @@ func (c *runState) tryHalt(ctx context.Context, note events.SessionInterrupted, 
 }
 
 // interruptedEnd returns the end of a call at an interruption. A call that began before
-// this run is lost, as in a run without an interruption: no code of this process knows
-// its outcome.
+// this run is lost, because no code of this process knows its outcome.
 func (c *runState) interruptedEnd(a openCall, reason domain.Interruption) domain.Settlement {
 	if a.Started == nil {
 		end := domain.InterruptedBefore(reason)

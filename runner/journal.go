@@ -45,8 +45,8 @@ type sessionJournal struct {
 		sync.Mutex
 		// recorded has the state of each tracked call.
 		recorded map[messageCall]registry.Recorded
-		// starts has the causation of the next event of each call: its start if the call
-		// began, and its reply before.
+		// starts has, for each call, the causation ID of its next event: the start of
+		// the call or, if it has not begun, the reply.
 		starts map[messageCall]domain.EventID
 	}
 }
@@ -59,7 +59,7 @@ func newJournal(l *events.Ledger, w *events.Writer) *sessionJournal {
 	return j
 }
 
-// track adds a call with its recorded state, as the fold of the session has it. Recorded
+// track adds a call, with its start and end from the fold of the session. Recorded
 // returns tracked calls only.
 func (j *sessionJournal) track(a openCall) {
 	j.mu.Lock()
@@ -92,8 +92,8 @@ func (j *sessionJournal) tracks(key messageCall) bool {
 	return ok
 }
 
-// cause returns the causation ID for the next event of a call: its start, or its reply
-// before it began.
+// cause returns the causation ID for the next event of a call: the start of the call
+// or, if it has not begun, the reply.
 func (j *sessionJournal) cause(key messageCall) domain.EventID {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -124,8 +124,8 @@ func (j *sessionJournal) begun(key messageCall, start domain.EventID) {
 	j.mu.recorded[key], j.mu.starts[key] = recorded, start
 }
 
-// Settle appends the end of a call, with the rules that allowed it. After nil, Recorded
-// returns the settlement.
+// Settle appends the end of a call, with the rules that allowed its permission
+// requests. After Settle has returned nil, Recorded returns the settlement.
 func (j *sessionJournal) Settle(ctx context.Context, end events.Draft) error {
 	e := end.Event.(events.CallSettled)
 	key := messageCall{e.Message, e.Call}
@@ -158,9 +158,9 @@ func (j *sessionJournal) invocation(e events.CallSettled) domain.Invocation {
 	return domain.Invocation{Session: j.session, Message: e.Message, Call: e.Call}
 }
 
-// record appends drafts in order. If one append is too large for the store, it splits the
-// drafts in halves. After an error a prefix of the drafts may be on record. After a
-// success it removes the allowed rules of the calls that ended.
+// record appends drafts in order. If one append is too large for the store, record
+// splits the drafts in halves. After an error the first drafts may be on record without
+// the others. After a success record removes the allowed rules of the calls that ended.
 func (j *sessionJournal) record(ctx context.Context, drafts ...events.Draft) error {
 	_, err := j.writer.Append(ctx, drafts...)
 	if half := len(drafts) / 2; half > 0 && errors.Is(err, events.ErrTooLarge) {
@@ -180,8 +180,9 @@ func (j *sessionJournal) record(ctx context.Context, drafts ...events.Draft) err
 	return nil
 }
 
-// wasRejected reports whether an error of [events.Writer.Flush] means that the store
-// rejected the drafts for their content, so that they are certain not to be on record.
+// wasRejected reports whether err, an error of [events.Writer.Flush], means that the
+// store rejected the drafts for their content. They are then certain not to be on
+// record.
 func wasRejected(err error) bool {
 	return errors.Is(err, events.ErrTooLarge) || errors.Is(err, events.ErrBadRecord)
 }

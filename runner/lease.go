@@ -54,8 +54,8 @@ type Lease struct {
 
 // KeepLease starts to renew the lease of a process. The ProcessStarted of the process
 // must be the last event that writer appended, and its lease must run out length after
-// now. The caller closes the Lease. The context of [Lease.Alive] descends from ctx; the
-// end of ctx does not stop the renewals.
+// the current time. The caller closes the Lease. The context of [Lease.Alive] descends
+// from ctx. The end of ctx does not stop the renewals.
 func KeepLease(ctx context.Context, ledger *events.Ledger, writer *events.Writer, process domain.ProcessID, length time.Duration) *Lease {
 	l := &Lease{writer: writer, ledger: ledger, process: process, length: length}
 	l.alive, l.lose = context.WithCancelCause(ctx)
@@ -65,8 +65,8 @@ func KeepLease(ctx context.Context, ledger *events.Ledger, writer *events.Writer
 	return l
 }
 
-// Alive returns a context that ends when the process must stop its work, with the
-// cause ErrLeaseLost. It also ends after Close, with another cause.
+// Alive returns a context that ends when the process must stop its work, with the cause
+// ErrLeaseLost. The context also ends after Close, with another cause.
 func (l *Lease) Alive() context.Context { return l.alive }
 
 // Close stops the renewals and joins the goroutine. The lease then runs out by itself, or
@@ -97,9 +97,9 @@ func (l *Lease) renewLoop(ctx context.Context, end time.Time) {
 	}
 }
 
-// renew appends a LeaseRenewed and repeats it until it is on record, another process has
-// ended this one (a conflict), or the lease has run out. It returns the new end of the
-// lease, measured before the append, or an error.
+// renew appends a LeaseRenewed. It repeats the append until the event is on record,
+// another process has ended this one (a conflict), or the lease has run out. It returns
+// the new end of the lease, computed before the append, or an error.
 func (l *Lease) renew(ctx context.Context, end time.Time) (time.Time, error) {
 	ctx, cancel := context.WithDeadlineCause(ctx, end, errNotInTime)
 	defer cancel()

@@ -35,9 +35,9 @@ func digest(c domain.Call) callDigest {
 	return callDigest(h.Sum(nil))
 }
 
-// A loopDetector finds cycles of repeated calls in a session: the same one to maxPeriod
-// calls, repeated in the same order. It reads each message once, so the cost of a step is
-// proportional to its new calls. It is not safe for concurrent use.
+// A loopDetector finds cycles in a session: the same one to maxPeriod calls, repeated
+// in the same order. It reads each message once, so the cost of a step is proportional
+// to the number of new calls. It is not safe for concurrent use.
 type loopDetector struct {
 	// rounds is the number of repetitions that make a loop.
 	rounds int
@@ -57,7 +57,8 @@ func newLoopDetector(rounds int) *loopDetector {
 
 // advance reads the new messages of the session. A prompt of a person resets the
 // detector, because a repeated request by a person is no loop. In a session with a
-// parent, prompts come from the parent agent, which may itself loop, and do not reset it.
+// parent, a prompt does not reset the detector, because it comes from the parent agent,
+// which may itself loop.
 func (l *loopDetector) advance(s *conversation.State) {
 	for ; l.read < len(s.Messages); l.read++ {
 		m := s.Messages[l.read]

@@ -11,8 +11,8 @@ import (
 
 // checkOwner returns ErrElsewhere if a step would end calls or permission requests of
 // another process that may be alive. A call that has not begun belongs to the process
-// whose layers its turn offered. If this run took the last turn, its calls belong to
-// this run. A step that asks the model needs no check, because it ends no call.
+// whose layers its turn offered. The calls of a turn that this run took belong to this
+// run. A step that asks the model needs no check, because it ends no call.
 func (c *runState) checkOwner(ctx context.Context, next step) error {
 	if c.config.Elsewhere == nil {
 		return nil
@@ -42,11 +42,10 @@ func (c *runState) checkOwner(ctx context.Context, next step) error {
 	return nil
 }
 
-// layersOf returns the layers that identify the process of open calls, each once.
-// They are the layers of the tools that the last turn offered or hid or, if it has
-// none, of the offer of the last reply that has an offer. layersOf adds the layers of
-// the tools offered to the open calls, and of the tools under which these calls
-// began.
+// layersOf returns the layers that identify the process of open calls, each once: the
+// layers of the tools that the last turn offered or hid, of the tools offered to the
+// open calls, and of the tools under which these calls began. If the last turn has no
+// layers, the layers of the last reply whose offer has any take their place.
 func layersOf(s *conversation.State, open []openCall) (layers []domain.LayerID) {
 	add := func(tool domain.Offered) {
 		if !tool.Layer.IsZero() && !slices.Contains(layers, tool.Layer) {

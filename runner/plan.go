@@ -78,8 +78,8 @@ func plan(s *conversation.State, steps int) (step, error) {
 	return askModel{last: steps > 0 && s.Steps == steps-1}, nil
 }
 
-// open returns the calls of a session without a settlement, in order: the ones that
-// began, and the ones that wait to begin.
+// open returns the calls of a session without a settlement, in order. begun has the
+// calls that began; waiting has the other calls.
 func open(s *conversation.State) (begun, waiting []openCall) {
 	for _, m := range s.Messages {
 		if m.Reply == nil {
@@ -103,9 +103,9 @@ func open(s *conversation.State) (begun, waiting []openCall) {
 // a reply does not count: the next step takes the turn again.
 func disabled(s *conversation.State) bool { return s.Turn != nil && s.Replied && s.Turn.Disabled }
 
-// unanswered reports whether the model has not read the last prompt or the ends of its
-// calls. The end of a call that was refused because tools were disabled is not for the
-// model.
+// unanswered reports whether the model has not read the last prompt, or the end of a
+// call of its last reply. It ignores calls that were refused because tools were
+// disabled, because their ends are not for the model.
 func unanswered(s *conversation.State) bool {
 	if len(s.Messages) == 0 {
 		return false

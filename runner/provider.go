@@ -12,11 +12,11 @@ import (
 // A Provider sends turns to one model and streams its replies. It is safe for concurrent
 // use for different sessions.
 type Provider interface {
-	// Reply sends a turn to the model and yields the parts of its reply in order, usually
-	// with a FinishPart last. It yields an error at most once, last, with a nil Part; the
-	// runner then discards the reply and ends the run with the error. If the turn breaks
-	// a restriction of the model, Reply yields an error without sending the turn. It ends
-	// when ctx ends. It does not retain the turn.
+	// Reply sends a turn to the model and yields the parts of its reply in order,
+	// usually with a FinishPart last. It yields an error only as its last element, with
+	// a nil Part; the runner then discards the reply and ends the run with this error.
+	// If the turn breaks a restriction of the model, Reply yields an error without
+	// sending the turn. Reply ends when ctx ends. It does not retain the turn.
 	Reply(ctx context.Context, turn Turn) iter.Seq2[Part, error]
 }
 

@@ -51,7 +51,7 @@ func (s *ProcessList) renew(e events.LeaseRenewed) {
 	}
 }
 
-// end removes a process that stopped. An unknown process has no effect.
+// end removes a process that stopped. It has no effect for an unknown process.
 func (s *ProcessList) end(process domain.ProcessID) {
 	for i, p := range s.Processes {
 		if p.Process == process {
@@ -63,19 +63,20 @@ func (s *ProcessList) end(process domain.ProcessID) {
 
 // A Liveness classifies the processes of a ProcessList by their leases.
 type Liveness struct {
-	// Dead are processes whose lease ran out, and processes without a lease if the caller
-	// holds the store exclusively.
+	// Dead are processes whose lease ran out more than LeaseMargin ago, and processes
+	// without a lease if the caller holds the store exclusively.
 	Dead []events.ProcessStarted
-	// Living are processes whose lease has not run out.
+	// Living are processes whose lease has not run out, or ran out at most LeaseMargin
+	// ago.
 	Living []events.ProcessStarted
 	// Unknown are processes without a lease that may hold the store.
 	Unknown []events.ProcessStarted
 }
 
 // Judge classifies all processes except self at the time now of the caller's clock. A
-// process with a lease is dead from [LeaseMargin] after the end of the lease. A process
-// without a lease is dead if alone is set, which means that the caller holds the store
-// exclusively, and otherwise unknown.
+// process with a lease is dead once LeaseMargin has passed after the end of its lease.
+// A process without a lease is dead if alone is true, which means that the caller holds
+// the store exclusively, and is otherwise unknown.
 func (s *ProcessList) Judge(self domain.ProcessID, now time.Time, alone bool) (j Liveness) {
 	for _, p := range s.Processes {
 		switch {
@@ -98,7 +99,8 @@ type Orphans struct {
 	Processes []domain.ProcessID
 	// Others are processes that may be alive. RecoverAll leaves their sessions unchanged.
 	Others []domain.ProcessID
-	// Catalog has the layers of all processes, and Calls the open calls of all sessions.
+	// Catalog has the layers of all processes. Calls has the open calls of all
+	// sessions.
 	Catalog *catalog.State
 	Calls   *calls.State
 }
@@ -129,16 +131,18 @@ func (l Unrecovered) MarshalJSON() ([]byte, error) {
 }
 
 // RecoverAll ends the open work of dead processes. It closes their layers with the
-// reason events.ProcessLost, ends the open calls and permission requests of sessions
-// as [Runner.Recover] does, and then records the end of the processes. It skips
-// imported sessions, and sessions that a process of w.Others may be running: that
-// process owns a layer of the tools that the last turn offered, or of the open calls.
-// Work that an earlier recovery has ended is not ended again.
+// reason events.ProcessLost, ends the open calls and permission requests of sessions as
+// [Runner.Recover] does, and then records the end of the processes. It ends no work
+// that an earlier recovery has ended.
 //
-// A session that cannot be recovered for a reason of its own does not stop the
-// others: RecoverAll reports a session with an unknown kind of event, or with another
-// appender, in Left. An error of the store ends the recovery; RecoverAll returns it
-// with the report so far.
+// RecoverAll skips imported sessions, and sessions that a process of w.Others may be
+// running. Such a process owns the layer of a tool that the last turn or an open call
+// was offered.
+//
+// A session that cannot be recovered for a reason of its own does not stop the others.
+// RecoverAll reports a session with an unknown kind of event, or with another appender,
+// in RecoveryReport.Left. An error of the store ends the recovery; RecoverAll then
+// returns this error and the report so far.
 func (r *Runner) RecoverAll(ctx context.Context, w Orphans) (RecoveryReport, error) {
 	done := RecoveryReport{Processes: []domain.ProcessID{}, Layers: []domain.LayerID{}, Sessions: []domain.SessionID{}}
 	dead := map[domain.ProcessID]bool{}
@@ -236,8 +240,9 @@ func (r *Runner) closeLayer(ctx context.Context, layer domain.LayerID) error {
 	return r.append(ctx, events.LayerStream(layer), events.LayerClosed{Layer: layer, Reason: events.ProcessLost})
 }
 
-// append reads the length of a stream and appends an event at that length. It returns an
-// *events.Conflict if another process appends in between, such as a second recovery.
+// append reads the length of stream s and appends the event e at that length. It
+// returns an *events.Conflict if another process, such as a second recovery, appends in
+// between.
 func (r *Runner) append(ctx context.Context, s events.Stream, e events.Event) error {
 	var length events.Revision
 	for v, err := range r.config.Ledger.Read(ctx, s, 0) {

@@ -22,27 +22,29 @@ type run struct {
 	err error
 }
 
-// Run takes steps until the session is idle: the model has read all messages, or a person
-// declined a call and no message was admitted since, or the allowed steps are used up. It
-// first ends calls that an earlier process left open. If the session is already running,
-// Run joins that run and returns its error; a joined caller whose ctx ends returns
-// without ending the run. If Run returns nil, the model has read every message admitted
-// before the call, unless the steps were used up.
+// Run takes steps until the session is idle. A session is idle if the model has read
+// all messages, if the allowed steps are used up, or if a person declined a call and no
+// message was admitted since. Run first ends calls that an earlier process left open.
+// If Run returns nil, the model has read every message that was admitted before Run was
+// called, unless the steps were used up.
 //
-// If ctx ends, Run records the end of open calls as interrupted, records the
-// interruption, and returns the cause of ctx. It does the same, with the reason shutdown,
-// after an error of the provider or the ledger, ErrBroken and ErrNoProgress. It records
-// nothing after ErrElsewhere, ErrNoSession, ErrImported, events.ErrUnknownKind, or a
-// *events.Conflict, which says that another process appends to the session. The session
-// can be run again after any error.
+// If the session is already running, Run joins that run and returns its error. A caller
+// that joined returns when its own ctx ends; the run continues.
+//
+// If ctx ends, Run records open calls as interrupted, records the interruption, and
+// returns the cause of ctx. After an error of the provider or the ledger, ErrBroken or
+// ErrNoProgress, Run ends the open calls in the same way, with the reason shutdown. It
+// records no interruption after ErrElsewhere, ErrNoSession, ErrImported,
+// events.ErrUnknownKind, or a *events.Conflict, which means that another process
+// appends to the session. The session can be run again after any error.
 func (r *Runner) Run(ctx context.Context, session domain.SessionID) error {
 	return r.drive(ctx, session, false)
 }
 
-// Recover ends the open work of a session without asking the model. It ends calls that
-// began as lost. It settles the other calls against the registry, where a tool that a
-// dead process offered is stale. It dismisses open permission requests. It returns the
-// errors of Run.
+// Recover ends the open work of a session without asking the model. It ends as lost
+// each call that began. It settles the other calls against the registry, where a tool
+// that a dead process offered is stale. It dismisses open permission requests. It
+// returns the errors of Run.
 func (r *Runner) Recover(ctx context.Context, session domain.SessionID) error {
 	return r.drive(ctx, session, true)
 }
@@ -80,7 +82,7 @@ func (r *Runner) joinOrStart(id domain.SessionID, recovers bool) (_ *run, joined
 	return live.run, false
 }
 
-// clearRun removes a run from its session, if it is still the current one.
+// clearRun removes a run from its session if it is the session's current run.
 func (r *Runner) clearRun(id domain.SessionID, ended *run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,7 +92,7 @@ func (r *Runner) clearRun(id domain.SessionID, ended *run) {
 }
 
 // execute runs a session to its end, removes the run and wakes the callers that joined
-// it, also if a step panics; the callers then receive ErrNotRunning.
+// it. If a step panics, these callers receive ErrNotRunning.
 func (r *Runner) execute(ctx context.Context, id domain.SessionID, run *run) error {
 	defer func() {
 		r.clearRun(id, run)
@@ -104,9 +106,9 @@ func (r *Runner) execute(ctx context.Context, id domain.SessionID, run *run) err
 	return err
 }
 
-// begin loads a session and opens the run's journal. It holds the admission semaphore, so
-// that no message is admitted between the load and the moment at which the session counts
-// as running. It returns the errors of load.
+// begin loads a session and opens the run's journal. It holds the admission semaphore,
+// so that no message is admitted between loading the session and marking it as running.
+// It returns the errors of load.
 func (r *Runner) begin(ctx context.Context, id domain.SessionID, run *run) (*runState, error) {
 	live := r.session(id)
 	release, err := live.admits.acquire(ctx)

@@ -67,9 +67,10 @@ type Config struct {
 	// Rules returns the rules that hide tools from the model of an agent. Nil: no tool is
 	// hidden.
 	Rules func(domain.AgentID) domain.Rules
-	// Looping decides whether a call that closes a loop may run. It returns nil to allow
-	// it, a *domain.Denied or *domain.Declined to refuse it, or another error, which ends
-	// the run. It may wait for a person until ctx ends. Nil: such a call runs.
+	// Looping decides whether a call that closes a loop may run. It returns nil to
+	// allow the call, a *domain.Denied or *domain.Declined to refuse the call, or
+	// another error to end the run. It may wait for a person until ctx ends. Nil: such
+	// a call runs.
 	Looping func(context.Context, domain.Invocation, events.LoopDetected) error
 	// Rounds is the number of repetitions of a cycle that make a loop. Zero:
 	// DefaultRounds.
@@ -80,18 +81,18 @@ type Config struct {
 	// Parallel is the number of calls of one reply that run at the same time.
 	// Zero: DefaultParallel.
 	Parallel int
-	// Steps is the maximum number of replies to one prompt. The last one is asked for
-	// without tools. Zero: unlimited.
+	// Steps is the maximum number of replies to one prompt. The turn of the last of
+	// these replies has no tools. Zero: unlimited.
 	Steps int
 	// OnBroken decides whether a run continues after a tool broke. Zero: GoOn.
 	OnBroken OnBroken
 	// Grace is the time limit for recording an interruption. Zero:
 	// registry.DefaultGrace.
 	Grace time.Duration
-	// Elsewhere returns another process that opened one of these layers and may
-	// be alive, or the zero ID. The runner calls it before it ends open calls or
-	// requests of another process. Nil: there is no such process, because this
-	// process holds the store exclusively.
+	// Elsewhere returns another process that opened one of the given layers and may be
+	// alive, or the zero ID. The runner calls Elsewhere before it ends open calls or
+	// requests of another process. Nil: there is no such process, because this process
+	// holds the store exclusively.
 	Elsewhere func(context.Context, []domain.LayerID) (domain.ProcessID, error)
 }
 
@@ -108,9 +109,9 @@ const (
 	Stop
 )
 
-// A Runner runs agent sessions. Between its methods it holds only a writer for each
-// session, which has the length of the session's stream; every run folds the session from
-// the log. It is safe for concurrent use. It needs no Close.
+// A Runner runs agent sessions. Between runs it keeps for each session only a writer,
+// which knows the length of the session's stream; every run folds the session from the
+// log. A Runner is safe for concurrent use. It needs no Close.
 type Runner struct {
 	config Config
 	mu     struct {
@@ -125,8 +126,8 @@ type session struct {
 	// writer appends to the session. It is the only writer of the session in this
 	// process.
 	writer *events.Writer
-	// admits is held while a message is admitted, and while a run begins, records a turn
-	// or ends in order.
+	// admits is held while a message is admitted, and while a run begins, records a
+	// turn or decides that the session is idle.
 	admits semaphore
 	// run is the current run. Nil: the session is not running. The Runner's mu guards it.
 	run *run
@@ -174,11 +175,11 @@ func (r *Runner) Open(ctx context.Context, e events.SessionOpened) (domain.Sessi
 	return e.Session, nil
 }
 
-// Admit records a message for the agent of a session. Admitting the same message with the
-// same text again has no effect; with another text it returns ErrOtherText. It returns
-// ErrNoSession and ErrImported like Run. A running session answers the message after its
-// current reply or calls. Call Run after Admit in any case: it joins that run or starts
-// one.
+// Admit records a message for the agent of a session. To admit the same message with
+// the same text again has no effect; with another text Admit returns ErrOtherText. It
+// returns ErrNoSession and ErrImported like Run. A running session answers the message
+// after its current reply or calls. Call Run after Admit in any case: Run joins the
+// current run or starts one.
 func (r *Runner) Admit(ctx context.Context, id domain.SessionID, message domain.MessageID, text string) error {
 	live := r.session(id)
 	release, err := live.admits.acquire(ctx)
@@ -209,10 +210,10 @@ func (r *Runner) Admit(ctx context.Context, id domain.SessionID, message domain.
 	return nil
 }
 
-// load folds a session from the ledger and returns it with its writer. It first
-// repeats an append of unknown outcome, so that the fold has its events or they are
-// certain not to be stored. It returns ErrNoSession, or ErrImported for a session
-// that another program ran. It reads the whole stream of the session.
+// load reads the whole stream of a session, folds it, and returns the fold and the
+// session's writer. It first repeats an append of unknown outcome, so that the events
+// of the append are either in the fold or certain not to be stored. It returns
+// ErrNoSession, or ErrImported for a session that another program ran.
 func (r *Runner) load(ctx context.Context, id domain.SessionID) (*conversation.State, *events.Writer, error) {
 	w := r.session(id).writer
 	if err := w.Flush(ctx); err != nil && !wasRejected(err) {

@@ -50,9 +50,9 @@ func (c *runState) settleOne(ctx context.Context, a openCall) (domain.Settlement
 	return c.config.Registry.Recall(a.offer).Settle(ctx, c.journal, inv, a.ReplyCall.Call)
 }
 
-// checkLoop records a detected loop and asks Config.Looping whether the call may run. If
-// it may not, checkLoop records the end of the call, denied or declined, and returns it
-// with refused set. Another error of Looping is returned, and the call has no end yet.
+// checkLoop records a detected loop and asks Config.Looping whether the call may run.
+// If Looping denies or declines, checkLoop records and returns the end of the call, and
+// refused is true. It returns any other error of Looping; the call then has no end.
 func (c *runState) checkLoop(ctx context.Context, inv domain.Invocation, a openCall, found events.LoopDetected) (end domain.Settlement, refused bool, err error) {
 	if err := c.Note(ctx, inv, found); err != nil {
 		return end, false, err
@@ -73,10 +73,10 @@ func (c *runState) checkLoop(ctx context.Context, inv domain.Invocation, a openC
 	return ended[0].Event.(events.CallSettled).Settlement(ended[0].ID), true, c.journal.record(ctx, ended...)
 }
 
-// stopAfter decides whether a run stops after its calls ended. It returns true for a
-// call that a person declined without feedback, and records the interruption, because
-// that person is expected to write the next prompt. Under the policy Stop, it returns
-// ErrBroken for a call that broke.
+// stopAfter decides whether a run stops after its calls ended. If a person declined a
+// call without feedback, it records the interruption and returns true, because that
+// person is expected to write the next prompt. Under the policy Stop, it returns true
+// and ErrBroken for a defect, a failed retention or media over the limit.
 func (c *runState) stopAfter(ctx context.Context, calls []openCall, ends []domain.Settlement) (bool, error) {
 	for i, end := range ends {
 		switch end.Outcome {

@@ -49,9 +49,9 @@ func (c *runState) runSteps(ctx context.Context) error {
 	}
 }
 
-// advance plans and takes the next step, and folds the events that it appended. It
-// returns true if the run may end there, and ErrNoProgress if the step appended nothing:
-// the next plan would be the same step, without end.
+// advance plans and takes the next step, and folds the events that the step appended.
+// It returns true if the run may end there. It returns ErrNoProgress if the step
+// appended no event, since plan would then return the same step again and again.
 func (c *runState) advance(ctx context.Context) (idles bool, err error) {
 	next, err := plan(c.session, c.config.Steps)
 	if err != nil || c.isLast(next) {
@@ -98,10 +98,10 @@ func (c *runState) take(ctx context.Context, next step) (stop bool, err error) {
 	return true, nil
 }
 
-// finishIfIdle ends the run and returns true, or returns false if the run must answer
-// a message that was admitted meanwhile. It holds the admission semaphore while it
-// decides. A message admitted before is answered by this run. A message admitted
-// afterwards finds that the session is not running.
+// finishIfIdle ends the run and returns true, or returns false if the run must answer a
+// message that was admitted meanwhile. It holds the admission semaphore while it
+// decides. This run answers a message admitted before that. For a message admitted
+// afterwards the session is not running.
 func (c *runState) finishIfIdle(ctx context.Context) (over bool, err error) {
 	release, err := c.admits.acquire(ctx)
 	if err != nil {
@@ -124,7 +124,7 @@ func (c *runState) finishIfIdle(ctx context.Context) (over bool, err error) {
 	return true, nil
 }
 
-// refresh folds the events appended since the last refresh. It reads only these.
+// refresh reads and folds only the events appended since the last refresh.
 func (c *runState) refresh(ctx context.Context) error {
 	p := conversation.Projection()
 	stream := events.SessionStream(c.session.Session)

@@ -14,9 +14,9 @@ import (
 	"github.com/settlement-ledger/ledger/registry"
 )
 
-// ask takes a turn: it records the offer, asks the model, and records its reply. If the
-// model fails, the turn stays without a reply, and the next run takes a new one. It
-// appends nothing if the session has changed since the plan.
+// ask takes a turn: it records the offer, asks the model, and records the reply. If the
+// model fails, the turn stays without a reply, and the next run takes a new turn. ask
+// appends nothing if the session has changed since the step was planned.
 func (c *runState) ask(ctx context.Context, last bool) error {
 	turn, event, err := c.offer(ctx, last)
 	if err != nil {
@@ -40,10 +40,9 @@ func (c *runState) ask(ctx context.Context, last bool) error {
 	return nil
 }
 
-// recordTurn records a turn. The turn must show the session exactly as the log has
-// it. If the session has gained events since the step was planned, such as an
-// admitted message, recordTurn records no event and returns false, and the run plans
-// again.
+// recordTurn records a turn, whose request must contain the whole session in the log.
+// If the session has gained events since the step was planned, such as an admitted
+// message, recordTurn records no event and returns false; the run then plans again.
 func (c *runState) recordTurn(ctx context.Context, turn events.TurnMaterialized) (event domain.EventID, ok bool, err error) {
 	release, err := c.admits.acquire(ctx)
 	if err != nil {
@@ -71,8 +70,8 @@ type badReply struct{ reason string }
 func (b *badReply) Error() string { return ErrBadReply.Error() + ": " + b.reason }
 func (b *badReply) Unwrap() error { return ErrBadReply }
 
-// refuse records an unusable reply with its reason, so that an auditor can read it, and
-// returns the error of the run.
+// refuse records an unusable reply with the reason in bad, so that an auditor can read
+// the reply. It returns the error of the run.
 func (c *runState) refuse(ctx context.Context, reply events.ReplyReceived, bad *badReply, turn domain.EventID) error {
 	e := events.ReplyRefused{
 		Turn: reply.Turn, Message: reply.Message, Reason: bad.reason, Text: reply.Text, Calls: reply.Calls,
@@ -85,9 +84,9 @@ func (c *runState) refuse(ctx context.Context, reply events.ReplyReceived, bad *
 	return err
 }
 
-// offer materializes the tools of a turn and returns the turn for the provider and its
-// event. It offers no tools if last is set. It appends no event; the registry may record
-// pending closings first.
+// offer materializes the tools of a turn. It returns the turn for the provider and the
+// event that records the turn. It offers no tools if last is set. It does not append
+// the event; the registry may append pending closings first.
 func (c *runState) offer(ctx context.Context, last bool) (Turn, events.TurnMaterialized, error) {
 	mint := c.config.Ledger.Mint()
 	turn := Turn{
@@ -114,9 +113,9 @@ func (c *runState) offer(ctx context.Context, last bool) (Turn, events.TurnMater
 	return turn, event, nil
 }
 
-// reply asks the provider and assembles its reply. For an unusable reply it returns a
-// *badReply error together with the reply as the provider sent it. It reads a bad reply
-// to its end, so that the record is complete.
+// reply asks the provider and assembles its reply. If the reply is unusable, it returns
+// the reply as the provider sent it and a *badReply error. It reads such a reply to the
+// end, so that the record is complete.
 func (c *runState) reply(ctx context.Context, turn Turn) (events.ReplyReceived, error) {
 	reply := events.ReplyReceived{Turn: turn.ID, Message: turn.Message, Model: turn.Model}
 	var text strings.Builder

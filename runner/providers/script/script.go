@@ -70,13 +70,13 @@ type toolCallWire struct {
 var schemaPattern = regexp.MustCompile(`^ATIF-v1\.[0-9]+$`)
 
 // Parse reads an ATIF 1.x document from r and returns its Script. Error texts quote
-// name.
+// name, the name of the document.
 //
 // Parse returns an ErrNotATIF for invalid JSON, another schema version, a document
-// without a reply, and a step with an unknown source or an invalid message. A call
-// without an ID or a name, or with the ID of another call of its step, is also an
-// ErrNotATIF. The text lists all faulty steps with their numbers; for invalid JSON it
-// has the line. An error of r is wrapped.
+// without a reply, and a step with an unknown source or an invalid message. It also
+// returns one for a call without an ID or a name, or with the ID of another call of its
+// step. The text of the error lists all faulty steps with their numbers; for invalid
+// JSON it has the line. An error of r is wrapped.
 func Parse(name string, r io.Reader) (*Script, error) {
 	data, err := io.ReadAll(r)
 	if err != nil {
@@ -101,8 +101,9 @@ func Parse(name string, r io.Reader) (*Script, error) {
 }
 
 // locate returns the text of an error of encoding/json, worded for the author of the
-// document. If the error has an offset, the text begins with the line number. For a value
-// of an unexpected JSON type, the text has the path of the member and that type.
+// document. If the error has an offset, the text begins with the line number. If a
+// value has an unexpected JSON type, the text has the path of the member and the type
+// of the value.
 func locate(data []byte, err error) string {
 	offset := int64(-1)
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
@@ -120,10 +121,10 @@ func locate(data []byte, err error) string {
 	return fmt.Sprintf("line %d: %s", 1+strings.Count(string(data[:offset]), "\n"), what)
 }
 
-// addSteps adds the replies of the steps to s. It collects the prompts before each
-// reply; prompts after the last reply become trailingPrompts. Steps of the system are
-// skipped. It continues after an invalid step and returns the errors of all steps
-// joined.
+// addSteps adds the replies of the steps to s. It stores the prompts before a reply
+// with that reply, and the prompts after the last reply as trailingPrompts. It skips
+// steps of the system. It continues after an invalid step and returns the errors of all
+// steps joined.
 func (s *Script) addSteps(steps []stepWire) error {
 	var faults []error
 	var prompts []string
@@ -151,9 +152,10 @@ func (s *Script) addSteps(steps []stepWire) error {
 	return errors.Join(faults...)
 }
 
-// addReply appends a reply. A reply without prompts that follows a reply without
-// calls is merged into that one: the texts are joined by an empty line. A session
-// stops after a reply without calls, so it would never ask for the second one.
+// addReply appends the reply r. If r has no prompts and the previous reply has no
+// calls, it merges r into that reply: it joins the texts with an empty line and takes
+// the calls of r. The reason is that a session stops after a reply without calls, so it
+// would never ask for r.
 func (s *Script) addReply(r reply) {
 	if n := len(s.replies); n > 0 && len(r.prompts) == 0 && len(s.replies[n-1].calls) == 0 {
 		last := &s.replies[n-1]
@@ -164,9 +166,9 @@ func (s *Script) addReply(r reply) {
 	s.replies = append(s.replies, r)
 }
 
-// domainCalls returns the calls of a step, in order. It leaves out each call without
-// an ID or a name, or with an ID that the step already has, and joins an error for
-// each.
+// domainCalls returns the calls of a step, in order. It leaves out a call without an ID
+// or a name, and a call with the ID of an earlier call of the step. It returns one
+// error for each call that it left out, joined.
 func (step stepWire) domainCalls() ([]domain.Call, error) {
 	var faults []error
 	seen := map[string]bool{}
@@ -188,8 +190,8 @@ func (step stepWire) domainCalls() ([]domain.Call, error) {
 }
 
 // messageText returns the text of a message. A message is a string or an array of
-// parts; the parts of the type text are concatenated and all others are skipped. A
-// missing message is empty. Any other JSON value is an error.
+// parts. messageText concatenates the parts of the type text and skips other parts. A
+// missing message has an empty text. Any other JSON value is an error.
 func messageText(message json.RawMessage) (string, error) {
 	var s string
 	if len(message) == 0 || json.Unmarshal(message, &s) == nil {
@@ -231,8 +233,8 @@ func (s *Script) Prompts(n int) []string {
 	return nil
 }
 
-// CountReplies returns the number of replies in a session. A Script answers the
-// session with the reply of that index.
+// CountReplies returns the number n of replies in a session. A Script continues the
+// session with its reply n, counted from 0.
 func CountReplies(c *conversation.State) int {
 	n := 0
 	for _, m := range c.Messages {
@@ -243,11 +245,11 @@ func CountReplies(c *conversation.State) int {
 	return n
 }
 
-// Reply implements runner.Provider. It yields the text of the next reply, if it has
-// one, then each call, and a FinishPart at the end. The index of the reply is the
-// number of replies in turn.Conversation. Reply yields ErrExhausted if the trajectory
-// has no reply of that index. If ctx has ended before the first part, it yields the
-// cause.
+// Reply implements runner.Provider. It yields the text of the next reply, if the text
+// is not empty, then each call, and a FinishPart at the end. The index of the reply is
+// the number of replies in turn.Conversation. Reply yields ErrExhausted if the
+// trajectory has no reply of that index. If ctx has ended before the first part, Reply
+// yields the cause.
 func (s *Script) Reply(ctx context.Context, turn runner.Turn) iter.Seq2[runner.Part, error] {
 	return func(yield func(runner.Part, error) bool) {
 		n := CountReplies(turn.Conversation)
