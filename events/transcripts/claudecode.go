@@ -54,8 +54,8 @@ type Report struct {
 	Added int `json:"added"`
 }
 
-// A RefusedLine is a line, counted from 1, of which a part was not imported, and the
-// reason.
+// A RefusedLine is the number of a line, from 1, and the reason for which a part of
+// the line was not imported.
 type RefusedLine struct {
 	Line   int    `json:"line"`
 	Reason string `json:"reason"`
@@ -81,10 +81,11 @@ func (t *Transcript) Sessions() []domain.SessionID {
 	return all
 }
 
-// ReadClaudeCode reads a session file of Claude Code to its end. The name is for
-// errors and the report. It returns an [ErrForeign] that names the similar format if
-// no line is a record of the format, and an empty transcript for a file that is empty
-// or ends within its first record. Other faults of the file are in the report.
+// ReadClaudeCode reads a session file of Claude Code to its end. The errors and the
+// report contain the name. If no line is a record of the format, the error is an
+// [ErrForeign], which names the format that the file resembles. A file that is empty
+// or ends within its first record gives an empty transcript. Other faults of the file
+// are in the report.
 func ReadClaudeCode(name string, r io.Reader) (*Transcript, error) {
 	return readLines(name, newLineScanner(r, maxLine))
 }
@@ -107,11 +108,11 @@ func readLines(name string, source *lineScanner) (*Transcript, error) {
 }
 
 // A sessionFile is the state of reading a session file, line by line. Records refer
-// to each other in both directions: a result can come before its call, a sub-agent
+// to earlier and to later lines: a result can come before its call, a sub-agent
 // before the call that started it, and a setting before the first event of its
 // session. References to a later line wait in pending, earlyResults and awaitedSpawns
-// until that line is read. Replies grow until the end of the file, so events are made
-// afterwards, from the steps of each session.
+// until that line is read. Replies grow until the end of the file. Therefore drafts
+// makes the events from the steps of each session after the whole file was read.
 type sessionFile struct {
 	report Report
 	line   int
@@ -121,8 +122,8 @@ type sessionFile struct {
 	foreign string
 	// head is the beginning of the file, at most maxHead bytes.
 	head []byte
-	// source is the first session ID of the file, and current the last. A record
-	// without one belongs to current.
+	// source is the first session ID of the file, and current the last one so far. A
+	// record without a session ID belongs to current.
 	source  string
 	current jsonText
 	// firstDigest is the digest of the first record. It names a session without an
@@ -130,22 +131,22 @@ type sessionFile struct {
 	firstDigest contentDigest
 	// at is the time of the last line that had one.
 	at time.Time
-	// records has, for each uuid, the digest of its message, by which recordKey
-	// recognizes a repeated record. lineCounts counts the equal lines of records that
-	// a uuid does not identify.
+	// records has, by the digest of each uuid, the digest of the message of the record,
+	// so that recordKey recognizes a repeated record. lineCounts counts equal lines,
+	// for records that a uuid does not identify.
 	records    map[contentDigest]contentDigest
 	lineCounts map[contentDigest]int
-	// agentKeys has the session of each record of a sub-agent by uuid, for the
-	// records that name it as their parent.
+	// agentKeys has, by uuid, the session of each record of a sub-agent. A later record
+	// may name only that uuid, as its parent.
 	agentKeys map[jsonText]sessionKey
-	// sessions has the sessions that have begun, and order the same in the order in
-	// which they began.
+	// sessions has the sessions that have begun, by key. order has the same sessions in
+	// the order in which they began.
 	sessions map[sessionKey]*fileSession
 	order    []*fileSession
 	// main is the last session that is not a sub-agent's.
 	main *fileSession
-	// pending has the changes that wait for the beginning of their session, and
-	// pendingKinds the kinds of their records, which are counted as ignored if it
+	// pending has the changes to make when their session begins. pendingKinds has the
+	// kinds of the records of these changes, which count as ignored if the session
 	// never begins.
 	pending      map[sessionKey][]func(*fileSession)
 	pendingKinds map[sessionKey][]string
@@ -172,8 +173,8 @@ func newSessionFile(name string) *sessionFile {
 	}
 }
 
-// refuse reports the current line as refused, for a reason. From maxReported lines on
-// it only counts.
+// refuse adds the current line to the refused lines of the report, with a reason. If
+// the report has maxReported such lines, refuse only counts the line.
 func (f *sessionFile) refuse(format string, args ...any) {
 	reason := fmt.Sprintf(format, args...)
 	if f.foreign == "" {
@@ -186,9 +187,9 @@ func (f *sessionFile) refuse(format string, args ...any) {
 	f.report.RefusedLines = append(f.report.RefusedLines, RefusedLine{f.line, reason})
 }
 
-// readLine decodes one line and reads its record. A line that is too long, is not a
-// JSON object or has no type is refused and changes the report alone. Invalid UTF-8
-// is replaced.
+// readLine decodes one line and reads its record. It refuses a line that is too long,
+// is not a JSON object or has no type; such a line changes only the report. It
+// replaces invalid UTF-8.
 func (f *sessionFile) readLine(l textLine, limit int) {
 	if room := maxHead - len(f.head); room > 0 {
 		f.head = append(f.head, l.text[:min(len(l.text), room)]...)
@@ -231,9 +232,9 @@ func malformedReason(err *json.SyntaxError, document []byte, ended bool) string 
 	return fmt.Sprintf("not JSON: %v", err)
 }
 
-// isClaudeCode reports whether the fields of a record identify the format. Types
-// alone do not, as other formats have the same. For user and assistant records,
-// noteMessage decides.
+// isClaudeCode reports whether the fields of a record identify the format. The type
+// alone does not, because other formats use the same types. For user and assistant
+// records, noteMessage decides instead.
 func (r fileRecord) isClaudeCode() bool {
 	switch r.Type {
 	case "system":
@@ -319,8 +320,9 @@ func (f *sessionFile) readMessage(s parsedRecord) {
 	}
 }
 
-// recordKey returns the permanent name of a record within its session, from which the
-// IDs of its events derive, and whether the record is a repetition of an earlier one:
+// recordKey returns the key of a record, its permanent name within its session, from
+// which the IDs of its events derive. The result again reports that the record
+// repeats an earlier one. The cases are:
 //
 //   - A record with a new uuid has the uuid as its name.
 //   - A record with the uuid and message of an earlier record is a repetition.
@@ -399,9 +401,9 @@ func (f *sessionFile) sessionKeyOf(r fileRecord) sessionKey {
 	return key
 }
 
-// finish ends the reading and returns the transcript, or ErrForeign. It counts the
-// records whose session never began as ignored, and drops the state that only reading
-// needs.
+// finish ends the reading and returns the transcript, or an ErrForeign if no line was
+// a record of the format. It counts the records of sessions that never began as
+// ignored. It drops the state that only reading needs.
 func (f *sessionFile) finish() (*Transcript, error) {
 	if !f.recognized && f.hasForeignLines() {
 		return nil, fmt.Errorf("read %s: %w: %s%s; expected JSON lines with records such as "+
@@ -434,8 +436,9 @@ func (f *sessionFile) finish() (*Transcript, error) {
 	return t, nil
 }
 
-// recordSpawn records that a call started a sub-agent. The first such call counts. It
-// refuses a cycle of sub-agents, and a depth over maxCandidates.
+// recordSpawn records that the call by started the sub-agent child. Only the first
+// such call of a sub-agent counts. recordSpawn refuses a line that would form a cycle
+// of sub-agents, or a chain of more than maxCandidates.
 func (f *sessionFile) recordSpawn(child sessionKey, by *modelCall) {
 	if f.spawners[child] != nil {
 		return
@@ -453,8 +456,8 @@ func (f *sessionFile) recordSpawn(child sessionKey, by *modelCall) {
 	by.began = by.began || by.result == nil
 }
 
-// spawnedByCall records that the latest call of an ID started a sub-agent, or defers
-// that until the call is read.
+// spawnedByCall records that the latest call with this ID started the sub-agent
+// child. If no such call was read yet, it defers the record until the call is read.
 func (f *sessionFile) spawnedByCall(child sessionKey, id domain.CallID) {
 	if all := f.calls[id]; len(all) > 0 {
 		f.recordSpawn(child, all[len(all)-1])
@@ -467,8 +470,8 @@ func (f *sessionFile) spawnedByCall(child sessionKey, id domain.CallID) {
 // searches.
 const maxHead = 16 << 10
 
-// otherFormats are texts in the head of a file that identify other formats. The first
-// that occurs counts.
+// otherFormats has texts that identify other formats if they occur at the beginning
+// of a file. The first entry that matches counts.
 var otherFormats = []struct{ mark, format string }{
 	{`"session_meta"`, "Codex"}, {`"schema_version": "ATIF`, "ATIF"}, {`"schema_version":"ATIF`, "ATIF"}, {`"response_item"`, "Codex"},
 	{`"callID"`, "opencode"}, {`"sessionID"`, "opencode"}, {`"messageID"`, "opencode"}, {"SQLite format 3", "a program that keeps a database"},
@@ -486,9 +489,9 @@ func (f *sessionFile) similarFormat() string {
 	return ""
 }
 
-// hasForeignLines reports whether a file without a record of the format has more than
-// the torn beginning of one. A file that is empty, or whose first record is being
-// written, is no foreign file.
+// hasForeignLines reports whether a file without a record of the format has other
+// lines than the unfinished beginning of one record. An empty file, or one whose
+// first record is being written, is not foreign.
 func (f *sessionFile) hasForeignLines() bool {
 	refused := f.report.RefusedLines
 	return f.report.Records > 0 || len(refused) > 1 || len(refused) == 1 && !strings.HasPrefix(refused[0].Reason, "torn")

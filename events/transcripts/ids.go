@@ -29,10 +29,11 @@ func sumParts[T ~string | ~[]byte](parts ...T) contentDigest {
 	return contentDigest(h.Sum(nil))
 }
 
-// deriveID returns the ID of an object with a time and a name of several parts: a
-// ULID with the millisecond of the time and 80 bits of the SHA-256 over the lengths
-// and bytes of the parts. Equal arguments give the same ID in every process, so that
-// a repeated import adds no event.
+// deriveID returns the ID of an object from a time and the parts of its name. The ID
+// is a ULID with the millisecond of the time and 80 bits of the SHA-256 over the
+// lengths and bytes of the parts. The function from converts its bytes to the ID
+// type. Equal arguments give the same ID in every process, so that a repeated import
+// adds no event.
 func deriveID[I any](from func([16]byte) I, at time.Time, parts ...string) I {
 	var b [16]byte
 	var ms [8]byte

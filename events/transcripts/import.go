@@ -13,14 +13,14 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// An Importer appends transcripts to a ledger. It holds the imported sessions on
-// record, so that two files of one session append to the same session and a sub-agent
-// finds its parent in either order of their files. It does not see the sessions that
-// another Importer adds. It belongs to one goroutine.
+// An Importer appends transcripts to a ledger. It remembers the imported sessions of
+// the ledger. Two files of one session thus append to the same session, and a
+// sub-agent finds its parent in either order of their files. An Importer does not see
+// the sessions that another Importer adds. It belongs to one goroutine.
 type Importer struct {
 	ledger *events.Ledger
-	// sessions has the imported sessions by their names in the format, and byID by
-	// ID.
+	// sessions has the imported sessions by the session name in the source file, and
+	// byID has them by session ID.
 	sessions map[string]*importedSession
 	byID     map[domain.SessionID]*importedSession
 	// children has the sub-agents by the name of their main session.
@@ -31,19 +31,20 @@ type Importer struct {
 	searched map[string]bool
 }
 
-// An importedSession is an imported session on record.
+// An importedSession is an imported session of the ledger.
 type importedSession struct {
 	id domain.SessionID
 	// source is the name of the session in the format.
 	source string
-	// parent is the session that started it, or zero if that is not on record.
+	// parent is the session that started this one, or zero if the ledger does not
+	// record it.
 	parent domain.SessionID
-	// call reports that the call that started it is on record.
+	// call reports that the ledger records the call that started this session.
 	call bool
 }
 
-// NewImporter returns an importer into a ledger. It scans the ledger for the imported
-// sessions on record.
+// NewImporter returns an importer into a ledger. It scans the ledger for imported
+// sessions.
 func NewImporter(ctx context.Context, l *events.Ledger) (*Importer, error) {
 	i := &Importer{
 		ledger: l, sessions: map[string]*importedSession{}, byID: map[domain.SessionID]*importedSession{}, children: map[string][]*importedSession{},
@@ -69,8 +70,8 @@ func NewImporter(ctx context.Context, l *events.Ledger) (*Importer, error) {
 	return i, nil
 }
 
-// addSession adds a session on record. Of two sessions with one name, the first
-// receives later imports.
+// addSession adds a session of the ledger to the importer and returns it. If two
+// sessions have the same name, the first receives later imports.
 func (i *Importer) addSession(source string, id, parent domain.SessionID) *importedSession {
 	known := &importedSession{id: id, source: source, parent: parent}
 	i.byID[id] = known
@@ -84,19 +85,20 @@ func (i *Importer) addSession(source string, id, parent domain.SessionID) *impor
 	return known
 }
 
-// Import appends the events of t that are not on record and returns their number,
-// also with an error. Events appended before an error stay, and a further Import
-// continues after them. If the file contradicts an event on record, Import returns an
-// [ErrContradicted] that names the file, stream and revision, and leaves that stream
-// unchanged. The records of a sub-agent are in two files that may differ: its events
-// on record stay, and the report counts the differences. Import returns
-// [events.ErrConflict] if another program appends at the same time.
+// Import appends the events of t that the ledger lacks. It returns the number of
+// events added, also with an error: events appended before an error stay, and a
+// further Import of the file continues after them. If the file contradicts a recorded
+// event, the error is an [ErrContradicted] that names the file, stream and revision,
+// and that stream is unchanged. For a sub-agent a difference is no error: two files
+// have its records and may differ, so the recorded events stay and the report counts
+// the differences. If another program appends at the same time, the error is an
+// [events.ErrConflict].
 //
-// Import handles the sessions in the order of the file. For each it reads the stream
-// on record, compares each event of the file by its derived ID, and appends the
-// missing ones. At the end it links sub-agents to the calls that started them, in
-// this file or in files imported before, for which it may read the streams of their
-// sessions too.
+// Import handles the sessions in the order of the file. For each session it reads the
+// recorded stream, finds the recorded event of each event of the file by its derived
+// ID, and appends the missing events. At the end it records for each sub-agent the
+// call that started it. The call can be in this file or in a file imported before;
+// Import may then read the streams of further sessions.
 func (i *Importer) Import(ctx context.Context, t *Transcript) (added int, err error) {
 	t.useStoredIDs(i)
 	for _, c := range t.file.order {
@@ -116,7 +118,7 @@ func (i *Importer) Import(ctx context.Context, t *Transcript) (added int, err er
 	return added, nil
 }
 
-// Import is [Importer.Import] of a new Importer.
+// Import imports t into a ledger with a new Importer. See [Importer.Import].
 func (t *Transcript) Import(ctx context.Context, l *events.Ledger) (added int, err error) {
 	i, err := NewImporter(ctx, l)
 	if err != nil {
@@ -125,7 +127,8 @@ func (t *Transcript) Import(ctx context.Context, l *events.Ledger) (added int, e
 	return i.Import(ctx, t)
 }
 
-// importError adds the file, and for a conflict the advice, to an error.
+// importError wraps an error with the name of the file. For a conflict it adds the
+// advice to import the file again.
 func (t *Transcript) importError(err error) error {
 	if errors.Is(err, events.ErrConflict) {
 		return fmt.Errorf("import %s: %w: another program appended to it; import the file again", t.Report.File, err)
@@ -133,8 +136,8 @@ func (t *Transcript) importError(err error) error {
 	return fmt.Errorf("import %s: %w", t.Report.File, err)
 }
 
-// useStoredIDs replaces the derived IDs of sessions that are on record with the
-// stored ones.
+// useStoredIDs replaces the derived session IDs by the stored ones, for the sessions
+// that the ledger has.
 func (t *Transcript) useStoredIDs(i *Importer) {
 	for _, c := range t.file.order {
 		if known := i.sessions[c.source]; known != nil {
@@ -147,11 +150,11 @@ func (t *Transcript) useStoredIDs(i *Importer) {
 	t.Report.Session = t.Session
 }
 
-// parent returns the session that started a sub-agent. That is the session of the
-// call that started it or, if the call is unknown, the user's session with the
-// session ID of the sub-agent's records. parent returns zero for a session of a user
-// and for an unknown parent. It ignores a call that would make the sub-agent a
-// descendant of itself.
+// parent returns the ID of the session that started the sub-agent c: the session of
+// the call that started it, or, if the file does not show the call, the user's
+// session with the session ID in the records of c. It returns zero if c is the
+// session of a user or if the parent is unknown. It ignores a call that would make
+// the sub-agent a descendant of itself.
 func (i *Importer) parent(t *Transcript, c *fileSession) domain.SessionID {
 	switch {
 	case c.key.agent == "":
@@ -174,8 +177,8 @@ func (i *Importer) parent(t *Transcript, c *fileSession) domain.SessionID {
 }
 
 // importSession appends the missing events of a session and of its layer, and returns
-// their number. The layer comes first, so that the turns refer to registrations on
-// record.
+// the number of events added. It appends to the layer first, so that the turns refer
+// to recorded registrations.
 func (i *Importer) importSession(ctx context.Context, t *Transcript, c *fileSession) (added int, err error) {
 	own, err := readStored(ctx, i.ledger, events.SessionStream(c.session))
 	if err != nil {
@@ -211,9 +214,10 @@ func (i *Importer) importSession(ctx context.Context, t *Transcript, c *fileSess
 	return added, nil
 }
 
-// linkAgents records the parent and the call of each sub-agent of the sessions of t
-// that are known and not on record yet. The sub-agent can be in this file or in a
-// file imported before. linkAgents returns the number of events.
+// linkAgents records, for the sub-agents of the sessions of t, the parent and the
+// call that started them, if these are known and not recorded yet. A sub-agent can be
+// in this file or in a file imported before. linkAgents returns the number of events
+// added.
 func (i *Importer) linkAgents(ctx context.Context, t *Transcript) (added int, err error) {
 	of := map[string]bool{}
 	for _, c := range t.file.order {
@@ -234,8 +238,9 @@ func (i *Importer) linkAgents(ctx context.Context, t *Transcript) (added int, er
 	return added, nil
 }
 
-// linkAgent records the parent, and the call if it is known, of one sub-agent. It
-// never records a cycle.
+// linkAgent records the parent of the sub-agent child, and the call that started it
+// if that is known. source is the name of the main session of child. linkAgent never
+// records a cycle. It returns the number of events added, 0 or 1.
 func (i *Importer) linkAgent(ctx context.Context, source string, child *importedSession) (added int, err error) {
 	if child.call {
 		return 0, nil
@@ -273,9 +278,9 @@ func (i *Importer) linkAgent(ctx context.Context, source string, child *imported
 	return added, nil
 }
 
-// isDescendant reports whether session is of or a descendant of it. Beyond
-// maxCandidates generations it returns true, so that a cycle on record does not loop
-// for ever.
+// isDescendant reports whether the first session is the second one or a descendant of
+// it. After maxCandidates generations it returns true, so that it ends for a recorded
+// cycle.
 func (i *Importer) isDescendant(session, of domain.SessionID) bool {
 	for range min(len(i.byID)+1, maxCandidates) {
 		known := i.byID[session]
@@ -290,9 +295,10 @@ func (i *Importer) isDescendant(session, of domain.SessionID) bool {
 	return true
 }
 
-// loadSpawns reads the calls that started sub-agents from the streams of a session
-// and of its sub-agents. It finds them by the structured value of a settlement, which
-// names the sub-agent. It reads the streams of each session only once.
+// loadSpawns finds the calls that started sub-agents in the streams of the main
+// session named source and of its sub-agents. The structured value of the settlement
+// of such a call names the sub-agent. loadSpawns reads these streams only on its
+// first call for a source.
 func (i *Importer) loadSpawns(ctx context.Context, source string) error {
 	if i.searched[source] {
 		return nil
@@ -327,10 +333,10 @@ const (
 	maxBatchBytes  = 4 << 20
 )
 
-// appendMissing appends the drafts that are not on record, in batches, and returns
-// their number. It compares all drafts before it appends the first, so that a
-// contradiction leaves the stream unchanged. It counts the tolerated differences in
-// the report of t.
+// appendMissing appends to h, in batches, the drafts that the stream lacks, and
+// returns the number of events added. It compares all drafts before it appends the
+// first one, so that a contradiction leaves the stream unchanged. It counts the
+// tolerated differences in the report of t.
 func (h *storedStream) appendMissing(ctx context.Context, l *events.Ledger, t *Transcript, c *fileSession, drafts iter.Seq[events.Draft]) (added int, err error) {
 	// A contradiction must leave the stream unchanged, so compare everything before
 	// the first append.
@@ -405,8 +411,8 @@ func eventSize(e events.Event) int {
 	return 0
 }
 
-// contentSize estimates the bytes of contents as JSON, with twice the bytes of media
-// for their base64.
+// contentSize estimates the size of contents in JSON, in bytes. It counts media
+// twice, because base64 makes them longer.
 func contentSize(content domain.Contents) int {
 	size := len(content.Text())
 	for _, m := range content.Media() {

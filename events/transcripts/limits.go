@@ -51,10 +51,10 @@ func truncate(text string, most int) string {
 	return text[:most]
 }
 
-// fitJSON returns the length of the longest beginning of a text that takes at most
-// limit bytes in JSON, and the bytes that it takes. It never splits a rune. It counts
-// an escape with as many bytes as encoding/json writes for it without HTML escaping,
-// or more.
+// fitJSON returns end, the length of the longest beginning of a text that takes at
+// most limit bytes in JSON, and size, the bytes that it takes. It never splits a
+// rune. It counts at least as many bytes for an escape as encoding/json writes
+// without HTML escaping.
 func fitJSON(text string, limit int) (end, size int) {
 	for end < len(text) {
 		n, cost := 1, 1
@@ -81,7 +81,7 @@ func fitJSON(text string, limit int) (end, size int) {
 
 // fitText returns the part of a text that fits in the remaining limit of an event,
 // and adds its size to used. If it cuts the text, it appends a line with the number
-// of missing bytes, and reports the cut; then the event is full.
+// of missing bytes, reports the cut under name, and sets used to the limit.
 func (f *sessionFile) fitText(used *int, text, name string) string {
 	end, size := fitJSON(text, max(maxText-*used, 0))
 	if *used += size; end == len(text) {
@@ -101,8 +101,8 @@ func (f *sessionFile) reportCut(format string, args ...any) {
 	}
 }
 
-// limitContents returns contents within the limits of an event. A text with type and
-// size replaces media over the limit.
+// limitContents returns contents within the limits of an event. It replaces media
+// over the limit by a text with their type and size, and reports the cut under name.
 func (f *sessionFile) limitContents(all domain.Contents, name string) domain.Contents {
 	used := 0
 	kept := make(domain.Contents, len(all))
@@ -131,7 +131,7 @@ func (f *sessionFile) limitContents(all domain.Contents, name string) domain.Con
 }
 
 // contextEvent returns the event of a text that the user did not write. If it cuts
-// the text, the event has the length and the SHA-256 of the whole.
+// the text, the event has the length and the SHA-256 of the whole text.
 func (f *sessionFile) contextEvent(source, text string) events.ContextAdded {
 	e := events.ContextAdded{Source: source, Text: f.limitContext(text, source)}
 	if len(e.Text) < len(text) {
@@ -150,8 +150,8 @@ func (f *sessionFile) limitContext(text, name string) string {
 	return kept
 }
 
-// countIgnored counts a record or part that is not imported, by kind. Further kinds
-// than maxIgnoredKinds are counted together as "other".
+// countIgnored counts a record or part that is not imported, by kind. After
+// maxIgnoredKinds kinds it counts all further kinds together as "other".
 func (f *sessionFile) countIgnored(kind string) {
 	kind = truncate(kind, maxKind)
 	if _, known := f.report.Ignored[kind]; !known && len(f.report.Ignored) >= maxIgnoredKinds {

@@ -14,15 +14,16 @@ const maxLine = 256 << 20
 type textLine struct {
 	// text is valid until the next line is read. Of a long line it is the beginning.
 	text []byte
-	// ended reports that the line has a line end. Otherwise the file ends in it.
+	// ended reports that the line has a line end. Only the last line of the file may
+	// lack it.
 	ended bool
 	// long reports that the line exceeds the limit.
 	long bool
 }
 
-// A lineScanner reads the lines of a file in memory of one line, at most limit bytes.
-// bufio.Scanner would end at a line over its limit; a lineScanner skips the rest of
-// it.
+// A lineScanner reads the lines of a file one at a time and holds at most limit bytes
+// of a line. bufio.Scanner would stop at a longer line; a lineScanner skips the rest
+// of that line.
 type lineScanner struct {
 	r     *bufio.Reader
 	limit int
@@ -37,8 +38,8 @@ func newLineScanner(r io.Reader, limit int) *lineScanner {
 	return &lineScanner{r: bufio.NewReaderSize(r, 64<<10), limit: limit, first: true}
 }
 
-// next returns the next line. After the last line it returns io.EOF, and after an
-// error of the reader that error.
+// next returns the next line. After the last line it returns io.EOF. An error of the
+// reader is returned unchanged.
 func (l *lineScanner) next() (textLine, error) {
 	l.buf = l.buf[:0]
 	var next textLine

@@ -28,15 +28,16 @@ func isInterruption(text string) bool {
 	return strings.HasPrefix(text, interruptedText) && strings.HasSuffix(text, "]") && len(text) < 200
 }
 
-// An outcomePhrase is the beginning of an error result, a text that it contains, and
-// the outcome that both show. The format has no other sign of the outcome. An empty
-// text matches every result.
+// An outcomePhrase describes error results by their beginning and by a text that they
+// contain, with the outcome of such results. The format has no other sign of the
+// outcome. An empty prefix or contains matches every result.
 type outcomePhrase struct {
 	prefix, contains string
 	outcome          callOutcome
 }
 
-// The outcomes of phrases. The ones without ran end a call before its tool ran.
+// The outcomes of phrases. An outcome without ran belongs to a call that ended before
+// its tool ran.
 var (
 	byUser       = callOutcome{outcome: domain.Interrupted, ran: true, interruption: domain.ByUser}
 	byDeadline   = callOutcome{outcome: domain.Interrupted, ran: true, interruption: domain.ByDeadline}
@@ -100,9 +101,9 @@ var toolErrorPhrases = []outcomePhrase{
 // phrases are searched. An output that quotes a phrase further down does not match.
 const maxPhraseOffset = 2000
 
-// outcomeOf returns the outcome of a result from its text, its error flag and the
-// structured value of its record. A detail names the place of an output that is not
-// in the file.
+// outcomeOf returns the outcome of a result, from its text, its error flag and the
+// structured value of its record. If the output is stored in another file, the detail
+// of the outcome names that place.
 func outcomeOf(output string, isError bool, structured json.RawMessage) callOutcome {
 	end := callOutcome{outcome: domain.Succeeded, ran: true}
 	if isError {
@@ -116,8 +117,8 @@ func outcomeOf(output string, isError bool, structured json.RawMessage) callOutc
 	return end
 }
 
-// errorOutcome returns the outcome of a result with the error flag: that of the first
-// phrase that matches, and Failed if no phrase does.
+// errorOutcome returns the outcome of a result with the error flag: the outcome of
+// the first phrase that matches, or Failed if none does.
 func errorOutcome(output string) callOutcome {
 	text := strings.TrimSpace(output)
 	head := text[:min(len(text), maxPhraseOffset)]
@@ -141,9 +142,9 @@ func errorOutcome(output string) callOutcome {
 	return failed
 }
 
-// skipExitCode removes the line with the exit code from the head of a result if the
-// line after it is a phrase about the end of the command. Otherwise that line is
-// output of the command.
+// skipExitCode removes the first line of a result, with the exit code, if the next
+// text says how the command was interrupted or timed out. It leaves any other result
+// unchanged, because what follows is output of the command.
 func skipExitCode(head string) string {
 	code, rest, ok := strings.Cut(head, "\n")
 	if !ok || !strings.HasPrefix(code, "Exit code ") {
@@ -165,10 +166,10 @@ func userFeedback(text string) string {
 	return "feedback: " + truncate(message, maxContext)
 }
 
-// abortedOutcome returns the outcome of a command that was stopped although its
-// result lacks the error flag: an interruption by the user or by a deadline. It
-// returns end for any other result. Both the text and the structured value must show
-// the interruption, because a command can print such a text.
+// abortedOutcome returns the outcome of a command that was interrupted by the user or
+// by a deadline, although its result lacks the error flag. It returns end for any
+// other result. Both the text and the structured value must show the interruption,
+// because a command can print the same text.
 func abortedOutcome(end callOutcome, output string, structuredValue json.RawMessage) callOutcome {
 	// The text alone is no sign, as a command can print it.
 	aborted := strings.Contains(output, "Command was aborted before completion")
@@ -188,8 +189,9 @@ func abortedOutcome(end callOutcome, output string, structuredValue json.RawMess
 	return byUser
 }
 
-// persistedOutput returns a detail that says where an output is that the other agent
-// stored in another file. It returns an empty string for any other output.
+// persistedOutput returns a detail with the place of an output that the other agent
+// stored in another file. It returns an empty string for an output that is in the
+// session file.
 func persistedOutput(output string, structuredValue json.RawMessage) string {
 	rest, ok := strings.CutPrefix(strings.TrimSpace(output), "<persisted-output>")
 	if !ok {

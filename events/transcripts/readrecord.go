@@ -9,12 +9,14 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A parsedRecord is a record with the values that its own fields may lack.
+// A parsedRecord is a record with the key, time and session that its own fields may
+// lack.
 type parsedRecord struct {
 	record fileRecord
 	// key is the permanent name of the record, see [sessionFile.recordKey].
 	key string
-	// time is that of the record or of the last line before it that has one.
+	// time is the time of the record or, if the record has none, of the last line
+	// before it with a time.
 	time    time.Time
 	session sessionKey
 	// resultCount is the number of results in a user record.
@@ -42,8 +44,9 @@ func (p *userPrompt) drafts() []events.Draft {
 }
 
 // readUser reads a user record: results, prompts, interruptions and text that the
-// program wrote in place of the user. It counts the results first, because the
-// structured value of the record belongs to its only result.
+// program wrote in place of the user. It counts the results before it reads them,
+// because a structured value of the record belongs to a result only if there is just
+// one.
 func (f *sessionFile) readUser(s parsedRecord) {
 	m, ok := s.record.message()
 	if !ok {
@@ -97,9 +100,9 @@ func (f *sessionFile) readUserText(s parsedRecord, parts []contentBlock) {
 	}
 }
 
-// splitProgramText splits the parts of a record into the prompt and the text that the
-// program put around it, between tags. If program is true, the program wrote the
-// whole record, and it holds no prompt.
+// splitProgramText splits the parts of a record into the prompt of the user and the
+// text that the program put around it between tags. If the argument program is true,
+// the program wrote the whole record, which then has no prompt.
 func (f *sessionFile) splitProgramText(s parsedRecord, parts []contentBlock, program bool) {
 	var own []contentBlock
 	for i, b := range parts {
@@ -136,8 +139,9 @@ func (f *sessionFile) splitProgramText(s parsedRecord, parts []contentBlock, pro
 	}
 }
 
-// promptMedia returns the media of a prompt within the limits. Media without data,
-// and over the limit, are counted or reported and left out.
+// promptMedia returns the media of a prompt within the limits. It leaves out media
+// without data, which it counts as ignored, and media over the limit, which it
+// reports as cut.
 func (f *sessionFile) promptMedia(parts []contentBlock) domain.Contents {
 	var all domain.Contents
 	for _, b := range parts {
@@ -153,8 +157,9 @@ func (f *sessionFile) promptMedia(parts []contentBlock) domain.Contents {
 	})
 }
 
-// addContext records a text that the user did not write, once its session has begun.
-// nth distinguishes several texts of one record.
+// addContext records a text that the user did not write. If the session has not
+// begun, it does so when the session begins. nth distinguishes several texts of one
+// record.
 func (f *sessionFile) addContext(s parsedRecord, nth, source, text string) {
 	if strings.TrimSpace(text) == "" {
 		f.countIgnored("blank text")
@@ -221,8 +226,9 @@ func splitTags(text string) (rest string, found []taggedText) {
 	return rest, found
 }
 
-// openingTag returns the known tag at the beginning of a text and the text after it,
-// and whether there is one. The tag may have attributes.
+// openingTag returns the known tag at the beginning of a text and the text behind it.
+// ok is false if the text does not begin with a known tag. The tag may have
+// attributes.
 func openingTag(text string) (tag, behind string, ok bool) {
 	inner, isTag := strings.CutPrefix(text, "<")
 	if !isTag {
@@ -311,10 +317,10 @@ func (f *sessionFile) noteMessage(m chatMessage) {
 	}
 }
 
-// readProgress reads a progress record: of a hook, of a sub-agent, or of a running
+// readProgress reads a progress record of a hook, of a sub-agent, or of a running
 // call. It marks the latest call with the record's call ID as begun, unless that call
-// has a result. A hook's record marks the call only if its event is PostToolUse,
-// because other hooks can run before the call.
+// has a result. A record of a hook marks the call only if the event of the hook is
+// PostToolUse, because other hooks can run before the call.
 func (f *sessionFile) readProgress(s parsedRecord, document []byte) {
 	data := s.record.Data
 	switch data.Type {
@@ -351,9 +357,9 @@ func (r fileRecord) progressCall(f *sessionFile) jsonText {
 	return r.ParentToolUse
 }
 
-// readAgentProgress reads the record of a sub-agent within a progress record of the
-// call that started it. The inner record takes the fields that it lacks from the
-// outer one.
+// readAgentProgress reads a record of a sub-agent that is nested in a progress record
+// of the call that started the sub-agent. The nested record takes the fields that it
+// lacks from the outer one.
 func (f *sessionFile) readAgentProgress(s parsedRecord, document []byte) {
 	data := s.record.Data
 	if firstByte(data.Message) != '{' {

@@ -11,12 +11,12 @@ import (
 )
 
 // A modelReply is one message of a model. The format writes a record for each part of
-// a message; all records with one message ID form one reply. Its turn and its event
-// are made at the end of the file, when it is complete.
+// a message; all records with one message ID form one reply. drafts makes its events
+// at the end of the file, when the reply is complete.
 type modelReply struct {
 	session *fileSession
-	// key is the message ID, or without one the request ID or the key of the first
-	// record. IDs derive from it.
+	// key is the message ID; if the records lack it, the request ID; if they lack both,
+	// the key of the first record. The IDs of the reply's events derive from key.
 	key string
 	// at is the time of the first record.
 	at time.Time
@@ -61,8 +61,8 @@ func (r *modelReply) turnID() domain.TurnID { return r.session.turnID(r.at, r.ke
 func (r *modelReply) eventID() domain.EventID { return r.session.eventID(r.at, "reply", r.key) }
 
 // merge adds the model, finish reason and token counts of a record. Each record of a
-// reply repeats the counts so far, so the largest count is that of the reply. The
-// first model of a session that is not synthetic becomes the model of the session.
+// reply repeats the token counts so far, so the reply gets the largest. The first
+// model of a session other than "<synthetic>" becomes the model of the session.
 func (r *modelReply) merge(m chatMessage, at time.Time) {
 	t := m.tokens()
 	r.tokens = events.Tokens{
@@ -80,9 +80,9 @@ func (r *modelReply) merge(m chatMessage, at time.Time) {
 	}
 }
 
-// addText appends a text to texts within the limits of the event. It ignores a text
-// that the reply has already, because a record that is repeated with another uuid has
-// the same text.
+// addText appends a text to texts, cut to the limit of the event. It ignores a text
+// that texts has already, because a record that is repeated with another uuid has the
+// same text.
 func (f *sessionFile) addText(r *modelReply, texts *[]string, text, name string) {
 	if text == "" || slices.Contains(*texts, text) {
 		return
@@ -120,8 +120,8 @@ func (r *modelReply) drafts() []events.Draft {
 type modelCall struct {
 	reply *modelReply
 	call  domain.Call
-	// inputDigest is the digest of the whole input if call has a cut one, and zero
-	// otherwise.
+	// inputDigest is the digest of the whole input if the input in call is cut, and
+	// zero otherwise.
 	inputDigest contentDigest
 	at          time.Time
 	// result is the first result, or nil while the call is open.
@@ -133,9 +133,10 @@ type modelCall struct {
 // offered returns the observed registration of the tool, or zero for an invalid name.
 func (c *modelCall) offered() domain.Offered { return c.reply.session.offered(c.call.Name) }
 
-// readCall adds a call to a reply, and attaches the results and sub-agents that came
-// before it. It ignores a repetition. It refuses a call without an ID, one that
-// contradicts an earlier call of the reply, and one for which the event has no room.
+// readCall adds a call to the reply r, and attaches the results and sub-agents that
+// were read before the call. It ignores a repetition of a call. It refuses a call
+// without an ID or with an ID that is too long, a call that contradicts an earlier
+// call with the same ID in r, and a call for which the event has no room.
 func (f *sessionFile) readCall(s parsedRecord, r *modelReply, b contentBlock) {
 	id := domain.CallID(b.ID)
 	if id == "" {

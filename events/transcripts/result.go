@@ -14,26 +14,26 @@ import (
 // further one is a late result.
 type callResult struct {
 	session *fileSession
-	// call is nil for a result without a call in the file.
+	// call is the call of the result, or nil if the file has no such call.
 	call *modelCall
 	// first is the result that settles the call, which can be this one.
 	first *callResult
 	id    domain.CallID
-	// key is the permanent name of its record with the index of its block.
+	// key is the permanent name of the result's record, with the index of the block.
 	key        string
 	at         time.Time
 	outcome    callOutcome
 	text       string
 	content    domain.Contents
 	structured json.RawMessage
-	// attachedLater reports that the call came later, and that attachEarly added a
-	// copy of the result after it. This one then has no event.
+	// attachedLater reports that attachEarly added a copy of this result after its
+	// call, which came later in the file. This result then makes no event.
 	attachedLater bool
 }
 
-// readResult reads one result and attaches it to its call. A result whose call is not
-// read yet waits in earlyResults, and keeps its step in case the file has no such
-// call.
+// readResult reads one result and attaches it to its call. A result whose call was
+// not read yet waits in earlyResults. It also becomes a step of its session, in case
+// the file has no such call.
 func (f *sessionFile) readResult(s parsedRecord, b contentBlock, place int) {
 	id := domain.CallID(b.ToolUseID)
 	if id == "" {
@@ -63,9 +63,9 @@ func (f *sessionFile) readResult(s parsedRecord, b contentBlock, place int) {
 }
 
 // fillResult sets the outcome and the contents of a result within the limits. A
-// successful result keeps the contents and the structured value; any other keeps its
-// text. It drops the structured value of a record with several results, because the
-// record does not name the result of the value.
+// successful result keeps its contents and the structured value, any other its text
+// and media. If the record has several results, fillResult drops the structured
+// value, because the record does not name the result to which it belongs.
 func (f *sessionFile) fillResult(r *callResult, b contentBlock, s parsedRecord) {
 	structured := s.record.ToolUseResult
 	shown := f.limitContents(resultContents(b.Content), "result of call "+string(r.id))
@@ -125,9 +125,9 @@ func (r *callResult) addDetail(detail string) {
 	r.outcome.detail = detail
 }
 
-// callFor returns the call to which a result belongs, or nil. Among the latest
-// maxCandidates calls of that ID it prefers calls of the same session, then open
-// calls, then the latest.
+// callFor returns the call with this ID to which a result in the session own belongs,
+// or nil. Among the latest maxCandidates such calls it prefers calls of that session,
+// then open calls, then the latest call.
 func (f *sessionFile) callFor(own *fileSession, id domain.CallID) *modelCall {
 	var best *modelCall
 	rank := -1
@@ -147,8 +147,8 @@ func (f *sessionFile) callFor(own *fileSession, id domain.CallID) *modelCall {
 	return best
 }
 
-// attach makes r the result that settles c, or a late one if c has a result. The
-// first result of a call always settles it.
+// attach makes r the result that settles c, or a late result if c already has a
+// result.
 func (f *sessionFile) attach(r *callResult, c *modelCall) {
 	if r.call = c; c.result != nil {
 		r.first = c.result
@@ -158,9 +158,9 @@ func (f *sessionFile) attach(r *callResult, c *modelCall) {
 	f.report.Open--
 }
 
-// attachEarly attaches the results that came before their call. It adds a copy of
-// each as a step after the call, so that the settlement follows the call in the
-// stream.
+// attachEarly attaches to c the results that came before it in the file. It adds a
+// copy of each result as a step after c, so that the settlement follows the call in
+// the stream.
 func (f *sessionFile) attachEarly(c *modelCall) {
 	for _, early := range f.earlyResults[c.call.ID] {
 		// The early result keeps its step, so that a file that ends before the call
@@ -176,8 +176,8 @@ func (f *sessionFile) attachEarly(c *modelCall) {
 }
 
 // drafts returns the settlement of the call, or a late result if another result
-// settled it. A settlement is caused by the start of the call, or by the reply if the
-// call did not begin.
+// settled the call. The cause of a settlement is the start of the call, or the reply
+// if the call did not begin.
 func (r *callResult) drafts() []events.Draft {
 	if r.attachedLater {
 		return nil
@@ -201,9 +201,9 @@ func (r *callResult) drafts() []events.Draft {
 	return []events.Draft{d}
 }
 
-// asBegun returns the settlement of a call that has begun, with an outcome that such
-// a call can have. A decline by the user becomes an interruption, and an unknown tool
-// or an invalid input becomes a failure.
+// asBegun returns the settlement s for a call that has begun. It replaces an outcome
+// that such a call cannot have: a decline by the user becomes an interruption, and an
+// unknown tool or an invalid input becomes a failure.
 func asBegun(s events.CallSettled) events.CallSettled {
 	s.Began = true
 	switch s.Outcome {
@@ -247,8 +247,8 @@ func (r *callResult) lateDraft() events.Draft {
 	return events.Draft{ID: id, Time: r.at, Causation: settlement, Event: late}
 }
 
-// noteAgent records the sub-agent that the structured value of a call's only result
-// names.
+// noteAgent records that the call c started the sub-agent that the structured value
+// of the record s names. It ignores a record with several results.
 func (f *sessionFile) noteAgent(s parsedRecord, c *modelCall) {
 	if agent := agentName(s.record.ToolUseResult); agent != "" && s.resultCount == 1 {
 		f.recordSpawn(sessionKey{c.reply.session.key.session, agent}, c)
@@ -256,8 +256,8 @@ func (f *sessionFile) noteAgent(s parsedRecord, c *modelCall) {
 }
 
 // agentName returns the name of the sub-agent in a structured value, or an empty
-// string. It searches for the member before it decodes the value, as most values lack
-// it.
+// string. Most values have no such name, so it searches the bytes for the member
+// before it decodes the value.
 func agentName(structured json.RawMessage) string {
 	if firstByte(structured) != '{' || !bytes.Contains(structured, []byte(`"agentId"`)) {
 		return ""

@@ -23,7 +23,8 @@ type fileSession struct {
 	session domain.SessionID
 	opened  time.Time
 	agent   domain.AgentID
-	// cwd is the first location, with its time, and model the first model.
+	// cwd is the first location of the session and cwdAt its time. model is the first
+	// model and modelAt its time.
 	cwd     string
 	cwdAt   time.Time
 	model   string
@@ -38,14 +39,15 @@ type fileSession struct {
 	toolsByName map[string]*observedTool
 	// steps are the sources of the events, in the order of the stream.
 	steps []draftSource
-	// settings has the current value of each setting, and settingCounts how often a
-	// setting got a value.
+	// settings has the current value of each setting. settingCounts has, for each
+	// setting and value, how often the setting got that value.
 	settings      map[string]string
 	settingCounts map[[2]string]int
 	// spawner is the call that started the sub-agent, or nil if the file does not
 	// name it.
 	spawner *modelCall
-	// stored has the IDs on record. It is nil until Import.
+	// stored has the IDs that the ledger has for the session. It is nil until Import
+	// reads them.
 	stored storedIDs
 }
 
@@ -56,9 +58,9 @@ type observedTool struct {
 	at   time.Time
 }
 
-// A draftSource returns the events of one step of a session. Import calls it after
-// the whole file was read, because later lines complete replies and attach results.
-// It may call it several times.
+// A draftSource returns the events of one step of a session. Import calls drafts
+// after the whole file was read, because later lines complete replies and attach
+// results. It may call drafts several times.
 type draftSource interface{ drafts() []events.Draft }
 
 // A fixedStep is a draftSource of one event that later lines do not change.
@@ -81,9 +83,10 @@ func (s fixedStep) drafts() []events.Draft {
 	return []events.Draft{d}
 }
 
-// sessionFor returns the session of a record. If the record is the first with an
-// event, it begins the session, with the changes that waited for it. A further
-// session of a user in one file continues the one before.
+// sessionFor returns the session of the record s. If s is the first record of its
+// session that has events, sessionFor begins the session and applies the changes that
+// waited for it. If the file has a second session of a user, that session records
+// that it continues the one before.
 func (f *sessionFile) sessionFor(s parsedRecord) *fileSession {
 	if c, ok := f.sessions[s.session]; ok {
 		return c
@@ -116,9 +119,9 @@ func (f *sessionFile) sessionFor(s parsedRecord) *fileSession {
 	return c
 }
 
-// whenOpened calls do with the session of key: at once if the session has begun, and
-// otherwise when it begins. If it never begins, the record counts as ignored under
-// kind.
+// whenOpened calls do with the session of key, at once if the session has begun and
+// otherwise when it begins. If the session never begins, the record counts as ignored
+// under kind.
 func (f *sessionFile) whenOpened(key sessionKey, kind string, do func(*fileSession)) {
 	if c, ok := f.sessions[key]; ok {
 		do(c)
@@ -128,9 +131,9 @@ func (f *sessionFile) whenOpened(key sessionKey, kind string, do func(*fileSessi
 	f.pendingKinds[key] = append(f.pendingKinds[key], kind)
 }
 
-// newSetting returns the event of a setting with a new value. Its ID derives from the
-// value and the number of times that the setting got it, so that two files with
-// different records of one change agree.
+// newSetting returns the step that records a new value of a setting. The event ID
+// derives from the value and from how often the setting got this value, so that two
+// files with different records of one change agree.
 func (c *fileSession) newSetting(name, value string, at time.Time) draftSource {
 	c.settings[name] = value
 	c.settingCounts[[2]string{name, value}]++
@@ -154,9 +157,9 @@ func (c *fileSession) changeSetting(name, value string, at time.Time) {
 	c.steps = append(c.steps, c.newSetting(name, value, at))
 }
 
-// eventID returns the ID of an event of the session, from the parts of its name: the
-// stored ID of the same name, or a derived one. messageID, turnID and layerID do the
-// same for other kinds of ID.
+// eventID returns the ID of an event of the session: the stored ID of the event if
+// the ledger has it, and otherwise an ID derived from the time and the parts of its
+// name. messageID, turnID and layerID do the same for other kinds of ID.
 func (c *fileSession) eventID(at time.Time, parts ...string) domain.EventID {
 	return storedID(c.stored, deriveID[domain.EventID](domain.IDFromBytes, at, c.idParts("event", parts)...))
 }
@@ -229,7 +232,8 @@ func (c *fileSession) layerDrafts() []events.Draft {
 }
 
 // drafts yields the events of the session's stream in order: the opening, the
-// settings that an opening on record lacks, the call that started it, and the steps.
+// settings learned, which a recorded opening lacks, the call that started the
+// session, and the events of the steps.
 func (c *fileSession) drafts(parent domain.SessionID, learned []events.Draft) iter.Seq[events.Draft] {
 	return func(yield func(events.Draft) bool) {
 		first := append([]events.Draft{{ID: c.eventID(c.opened, "opened"), Time: c.opened, Event: events.SessionOpened{

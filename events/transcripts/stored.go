@@ -12,28 +12,29 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A storedStream is the contents of a stream, as far as drafts are compared with it.
-// It holds the texts of replies, prompts and settlements in memory, and digests of
-// all other events.
+// A storedStream is the recorded contents of a stream that are needed to compare
+// drafts with them. It holds the texts of replies, prompts and settlements in memory,
+// and digests of all other events.
 type storedStream struct {
 	stream events.Stream
 	length events.Revision
-	// opened is the time of the opening of a session, or zero, and last the time of
-	// the last event.
+	// opened is the time of the opening of a session, or zero if the stream has no
+	// opening. last is the time of the last event.
 	opened  time.Time
 	last    time.Time
 	opening events.SessionOpened
-	// ids has the IDs of events, messages, turns, layers and scopes in the stream,
-	// and events all events by the suffix of their ID.
+	// ids has the IDs of events, messages, turns, layers and scopes in the stream.
+	// events has all events, by the suffix of the event ID.
 	ids    storedIDs
 	events map[idSuffix]storedEvent
-	// started, settled and settlements have the calls: whether one began, the event
-	// of its first settlement, and that settlement without its structured value.
+	// started has the calls with a recorded start. settled has the event ID of the
+	// first settlement of each call. settlements has that settlement by event ID,
+	// without its structured value.
 	started     map[callIdentity]bool
 	settled     map[callIdentity]domain.EventID
 	settlements map[domain.EventID]events.CallSettled
-	// prompts has the text of each prompt by event, turns the offered tools of each
-	// turn.
+	// prompts has the text of each prompt by event ID. turns has the offered tools of
+	// each turn.
 	prompts map[domain.EventID]string
 	turns   map[domain.TurnID][]domain.Offered
 	// replies has each reply, merged from its events.
@@ -134,8 +135,8 @@ func eventDigest(d events.Draft) (contentDigest, error) {
 	return sumParts(record.Kind, record.Time.String(), string(record.Data)), err
 }
 
-// mergeReply returns a reply with the additions of a later event: texts and calls are
-// appended, tokens added up.
+// mergeReply returns the reply r with the additions of a later event, more: it
+// appends texts and calls and adds the tokens up.
 func mergeReply(r, more events.ReplyReceived) events.ReplyReceived {
 	more.Text, more.Thinking = r.Text+more.Text, r.Thinking+more.Thinking
 	more.Calls = append(slices.Clip(r.Calls), more.Calls...)
@@ -149,8 +150,8 @@ func mergeReply(r, more events.ReplyReceived) events.ReplyReceived {
 	return more
 }
 
-// learnedSettings returns the model and the location that the opening on record lacks
-// and the session has.
+// learnedSettings returns events for the model and the location of the session c that
+// the recorded opening and settings lack. It returns nil if no opening is recorded.
 func (h *storedStream) learnedSettings(c *fileSession) []events.Draft {
 	if h.opened.IsZero() {
 		return nil
@@ -186,7 +187,8 @@ const (
 	differs
 )
 
-// compare compares a draft with the events on record, in these steps:
+// compare compares a draft with the recorded events of the stream and returns the
+// draft to append, if any, with the comparison. It takes these steps:
 //
 //   - adjust brings the draft into a form that can follow them.
 //   - An event with the same suffix of its ID is the same event. Its ID and time
@@ -241,8 +243,8 @@ func (h *storedStream) sameReading(d events.Draft) bool {
 	return false
 }
 
-// adjust returns a draft in the form in which it can follow the events on record, and
-// whether it applies at all:
+// adjust changes a draft so that it can follow the recorded events. It returns false
+// if the draft does not apply, and must not be appended:
 //
 //   - A call on record as settled does not start afterwards.
 //   - A settlement of a call that another event settled becomes a late result.
@@ -286,9 +288,10 @@ func (h *storedStream) adjust(d events.Draft) (events.Draft, bool) {
 	return d, true
 }
 
-// remainder returns the part of a draft beyond the event on record, and whether there
-// is such a part. ok is false if the two contradict each other. An opening always
-// fits, because later events record the values that it lacks.
+// remainder returns rest, the part of a draft that the recorded event lacks. grown
+// reports that there is such a part. ok is false if the draft and the recorded event
+// contradict each other. An opening never contradicts, because later events record
+// the values that it lacks.
 func (h *storedStream) remainder(d events.Draft) (rest events.Draft, grown, ok bool) {
 	switch e := d.Event.(type) {
 	case events.SessionOpened, events.LayerOpened, events.ToolsRegistered:
@@ -314,9 +317,10 @@ func (h *storedStream) remainder(d events.Draft) (rest events.Draft, grown, ok b
 	return events.Draft{}, false, false
 }
 
-// replyRemainder returns the part of a reply beyond the reply on record, and whether
-// there is such a part. ok is false if their texts or a common call differ. An older
-// copy of the file, in which the reply was shorter, has no such part and fits.
+// replyRemainder returns rest, the part of a reply that the recorded reply lacks.
+// grown reports that there is such a part. ok is false if the texts differ, or if a
+// call in both replies differs. A reply from an older copy of the file, in which it
+// was shorter, has no such part, and ok is true.
 func (h *storedStream) replyRemainder(d events.Draft, e events.ReplyReceived) (rest events.Draft, grown, ok bool) {
 	stored := h.replies[e.Message]
 	more := e
@@ -347,8 +351,9 @@ func (h *storedStream) replyRemainder(d events.Draft, e events.ReplyReceived) (r
 	return d, grown, true
 }
 
-// textRemainder returns the part of a text after the stored one, and whether the two
-// fit: the text begins with the stored one, or the stored one contains it.
+// textRemainder returns the part of a text after the stored text if the text begins
+// with it. It returns an empty rest if the stored text contains the text. In all
+// other cases the two contradict each other and ok is false.
 func textRemainder(stored, text string) (rest string, ok bool) {
 	if rest, ok = strings.CutPrefix(text, stored); ok {
 		return rest, true

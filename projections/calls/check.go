@@ -8,9 +8,9 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// checkOffers checks the tools that a turn offers. Most turns repeat the offer of the
-// turn before. checkOffers therefore skips an offer whose tools were all in effect at
-// the last check, if no layer or registration changed since.
+// checkOffers checks the tools that a turn offers. Most turns repeat the offer of an
+// earlier turn. checkOffers therefore skips an offer whose tools were all in effect
+// at its last check, if no layer or registration has changed since then.
 func (s *State) checkOffers(known *checkedSession, e events.TurnMaterialized, offer int, v events.Envelope) {
 	if s.allLive[offer] == s.changes+1 && hidesOnlyIn(e) {
 		return
@@ -20,8 +20,8 @@ func (s *State) checkOffers(known *checkedSession, e events.TurnMaterialized, of
 	}
 }
 
-// checkEachOffered checks each tool that a turn offers, and returns whether all of
-// them are in effect after the turn.
+// checkEachOffered checks each tool that a turn offers, and reports whether all of
+// these tools are in effect after the turn.
 func (s *State) checkEachOffered(known *checkedSession, e events.TurnMaterialized, v events.Envelope) bool {
 	layers, heard, all := layersOf(e), known.materializedAfter(v), true
 	for _, t := range e.Tools {
@@ -30,9 +30,9 @@ func (s *State) checkEachOffered(known *checkedSession, e events.TurnMaterialize
 	return all
 }
 
-// hidesOnlyIn reports whether every tool that a turn hides is in a layer of a tool
-// that it offers. Otherwise the turn names further layers, and the result of an
-// earlier check of the same tools does not apply.
+// hidesOnlyIn reports whether each hidden tool of a turn is in the layer of one of
+// its offered tools. If not, the turn names further layers, and the result of an
+// earlier check of the same offer does not apply.
 func hidesOnlyIn(e events.TurnMaterialized) bool {
 	for _, h := range e.Hidden {
 		if !slices.ContainsFunc(e.Tools, func(t domain.Offered) bool { return t.Layer == h.Layer }) {
@@ -42,9 +42,8 @@ func hidesOnlyIn(e events.TurnMaterialized) bool {
 	return true
 }
 
-// layersOf returns the layers that a turn names, each once: the layers of its offered
-// and of its hidden tools. The turn was materialized from these and possibly from
-// others, which are not recorded.
+// layersOf returns the layers of the offered and of the hidden tools of a turn, each
+// layer once. The turn may have used further layers, which its event does not record.
 func layersOf(e events.TurnMaterialized) (layers []domain.LayerID) {
 	add := func(id domain.LayerID) {
 		if !slices.Contains(layers, id) {
@@ -60,10 +59,11 @@ func layersOf(e events.TurnMaterialized) (layers []domain.LayerID) {
 	return layers
 }
 
-// materializedAfter returns the ordinal of an event before which the turn v was not
-// materialized. The runner materializes a turn after the event that caused it. That
-// is the last event of the session, or, if prompts or late results arrived in
-// between, the last one that the run itself appended.
+// materializedAfter returns the ordinal of an event that precedes the materialization
+// of the turn v. The runner materializes a turn after the event that caused it. If v
+// names no cause, or names the last event of the session, the result is the ordinal
+// of that last event. Otherwise prompts or late results arrived in between, and the
+// result is the ordinal of the last event that the run itself appended.
 func (known *checkedSession) materializedAfter(v events.Envelope) int {
 	if v.Causation.IsZero() || v.Causation == known.Last {
 		return known.LastOrdinal
@@ -71,11 +71,11 @@ func (known *checkedSession) materializedAfter(v events.Envelope) int {
 	return known.LastRunOrdinal
 }
 
-// checkOffered reports a breach unless the offered registration has the tool and was
-// in effect at some time between two events: the one with the ordinal heard and the
-// turn v. It accepts a registration that closed or was hidden in between. A turn that
-// was only observed may offer tools that are not in effect. checkOffered returns
-// whether the tool is in effect now, after the turn.
+// checkOffered reports a breach unless the offered registration has the tool t and
+// was in effect at some time between the event with the ordinal heard and the turn v.
+// It accepts a registration that was closed or hidden in between. A turn that was
+// only observed may offer tools that are not in effect. checkOffered returns true if
+// the tool is in effect after the turn.
 func (s *State) checkOffered(known *checkedSession, t domain.Offered, observed bool, layers []domain.LayerID, heard int, v events.Envelope) bool {
 	key := Key{Session: known.ID}
 	r := s.kept.Registrations[t.Registration]
@@ -100,11 +100,12 @@ func (s *State) checkOffered(known *checkedSession, t domain.Offered, observed b
 	return layer.To == 0 && r.To == 0
 }
 
-// hiderOf returns the oldest active registration that hides the registration r of an
-// offered tool, and the ordinal since which it does. That is a later registration of
-// the name in the same layer, or a registration of the name in a higher open layer
-// among layers. hiderOf ignores closed registrations, because a registry records a
-// closing before it materializes a later turn.
+// hiderOf returns the registration by, which hides the registration r of the offered
+// tool t, and the ordinal since which it hides r. ok is false if r is not hidden. A
+// registration of the same name hides r if it is later in the same layer, or if it is
+// in a higher open layer among layers. Of several, hiderOf returns the first that hid
+// r. It ignores closed registrations, because a registry records a closing before it
+// materializes a later turn.
 func (s *State) hiderOf(t domain.Offered, r *registrationSpan, own *layerSpan, layers []domain.LayerID) (by domain.RegistrationID, since int, ok bool) {
 	for _, id := range layers {
 		over := s.kept.Layers[id]
@@ -125,8 +126,9 @@ func (s *State) hiderOf(t domain.Offered, r *registrationSpan, own *layerSpan, l
 	return by, since, ok
 }
 
-// checkTurn returns the offer of a turn, and whether the session has the turn. It
-// reports a missing turn as a breach, except for an import that names no turn.
+// checkTurn returns the offer of a turn of the session, and whether the session has
+// the turn. It reports a missing turn as a breach, except if the session is an import
+// and the event names no turn.
 func (s *State) checkTurn(known *checkedSession, key Key, tool string, turn domain.TurnID, v events.Envelope) ([]domain.Offered, bool) {
 	if i, ok := known.turns.find(turn); ok {
 		return s.kept.Offers[known.offered[i]], true
@@ -137,9 +139,9 @@ func (s *State) checkTurn(known *checkedSession, key Key, tool string, turn doma
 	return nil, false
 }
 
-// checkSame reports a breach if a repeated call has another name or input than the
-// first. An input over previewBytes is compared by its first bytes only, as the State
-// has no more. An import may repeat IDs.
+// checkSame reports a breach if a reply repeats the ID of the call c with another
+// name or input. The State has only the first bytes of an input over previewBytes, so
+// it compares no more than these. An import may repeat IDs.
 func (s *State) checkSame(known *checkedSession, c *callRecord, asked domain.Call, v events.Envelope) {
 	sameInput := bytes.Equal(c.Input, asked.Input)
 	if len(asked.Input) > previewBytes {
@@ -150,17 +152,17 @@ func (s *State) checkSame(known *checkedSession, c *callRecord, asked domain.Cal
 	}
 }
 
-// checkOrder reports a breach if a call has an event before the reply that asks for
-// it. The file of an import may have a result first.
+// checkOrder reports a breach if the log has an event of the call c before the reply
+// that asks for c. It reports none for an import, whose file may have a result first.
 func (s *State) checkOrder(known *checkedSession, c *callRecord, v events.Envelope) {
 	if !known.Imported() && c.State != "" {
 		s.report(exception(NeverAsked, c.Key(), c.Tool, s.at(v), "it is asked for after it was %s", c.State))
 	}
 }
 
-// checkStart checks the start of a call. The start comes before the end. A second
-// start is a breach unless both starts are idempotent. The call runs under the
-// registration that its turn offered, or under one with the same known fingerprint.
+// checkStart reports a breach if a call starts after its settlement, or starts a
+// second time, unless both starts are idempotent. The call must run under the
+// registration that its turn offered, or under another one with the same fingerprint.
 func (s *State) checkStart(known *checkedSession, c *callRecord, e events.CallStarted, v events.Envelope) {
 	again := func(law Law, format string, args ...any) {
 		s.report(exception(law, c.Key(), c.Tool, s.at(v), format, args...))

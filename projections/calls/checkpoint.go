@@ -54,8 +54,9 @@ func (s *State) AppendBinary(b []byte) ([]byte, error) {
 	return w.end(), nil
 }
 
-// UnmarshalBinary is the inverse of AppendBinary. It replaces s. If data is not an
-// encoding, it returns errCorrupt or an error of encoding/json, and s is unusable.
+// UnmarshalBinary is the inverse of AppendBinary. It replaces the contents of s. If
+// data is not a valid encoding, it returns errCorrupt or an error of encoding/json,
+// and the caller must not use s.
 func (s *State) UnmarshalBinary(data []byte) error {
 	*s = *New()
 	p := &checkpointCodec{reading: true, blocks: data}
@@ -84,10 +85,10 @@ func (s *State) UnmarshalBinary(data []byte) error {
 	return nil
 }
 
-// readCalls decodes the part of an encoding from the number of calls on. It copies
-// the encodings of packed calls into pages, decodes the unpacked ones, and then
-// indexes the key of each call. Of a packed call it decodes only the key and the
-// flags.
+// readCalls decodes the calls of a checkpoint, from the number of calls to its end.
+// It copies the encodings of packed calls into pages without decoding them, decodes
+// the unpacked calls, and then indexes the key of each call. Of a packed call it
+// decodes only the key and the flags.
 func (s *State) readCalls(p *checkpointCodec) {
 	n := p.count(0)
 	s.store.live, s.store.packed.places = make([]*callRecord, n), make([]pageOffset, n)

@@ -9,11 +9,11 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A checkpointCodec either appends values to bytes or reads them from bytes, field by field.
-// One function with a codec as its argument thus defines both directions of a format,
-// and they cannot differ. Numbers are varints, texts have a length prefix, and IDs
-// are sixteen bytes. A codec that reads invalid input becomes broken: later reads
-// return zero values, and the caller checks broken at the end.
+// A checkpointCodec either appends values to bytes or reads them from bytes, field by
+// field. A function with a codec as its argument thus defines both directions of a
+// format, and they cannot differ. Numbers are varints, texts have a length prefix,
+// and IDs are sixteen bytes. A codec that reads invalid input becomes broken: later
+// reads return zero values, and the caller checks broken at the end.
 type checkpointCodec struct {
 	// b is the bytes appended so far, or the bytes still to be read.
 	b []byte
@@ -61,8 +61,8 @@ var errCorrupt = errors.New("the packed calls are corrupt")
 // fail breaks the codec and discards its input, so that loops over the input end.
 func (p *checkpointCodec) fail() { p.b, p.blocks, p.broken = nil, nil, true }
 
-// take returns the next n bytes of the input. They share its memory. With fewer bytes
-// left it breaks the codec and returns nil.
+// take returns the next n bytes of the input, without copying them. If fewer bytes
+// are left, it breaks the codec and returns nil.
 func (p *checkpointCodec) take(n uint64) []byte {
 	if n > uint64(len(p.b)) {
 		p.fail()
@@ -104,9 +104,10 @@ func (p *checkpointCodec) signed(v *int64) {
 	*v = n
 }
 
-// count encodes n, or decodes the length of a list, whose elements take at least a
-// byte each. A decoded length above the number of remaining bytes breaks the codec,
-// so that corrupt input does not allocate. A broken codec returns 0.
+// count encodes n, the length of a list, or decodes and returns such a length. Each
+// element takes at least one byte. A decoded length above the number of remaining
+// bytes breaks the codec, so that corrupt input cannot cause a large allocation. A
+// broken codec returns 0.
 func (p *checkpointCodec) count(n int) int {
 	unsigned(p, &n)
 	if p.reading && (n < 0 || n > len(p.b) && n-len(p.b) > p.following()) {
@@ -116,8 +117,8 @@ func (p *checkpointCodec) count(n int) int {
 	return n
 }
 
-// text encodes or decodes a text or bytes, with a length prefix. Decoding copies
-// them, and leaves v unchanged if they are empty.
+// text encodes or decodes a text or bytes, with a length prefix. Decoding copies the
+// bytes. If there are no bytes, it leaves v unchanged.
 func text[T ~string | ~[]byte](p *checkpointCodec, v *T) {
 	n := len(*v)
 	unsigned(p, &n)
@@ -170,8 +171,8 @@ func (p *checkpointCodec) place(v *Place) {
 	unsigned(p, &v.Ordinal)
 }
 
-// A table numbers the distinct values that it has, from 0 in the order of their
-// addition. It grows and never forgets a value.
+// A table numbers its distinct values from 0, in the order in which they were added.
+// It never removes a value.
 type table[T comparable] struct {
 	all []T
 	at  map[T]uint32
@@ -192,9 +193,9 @@ func (t *table[T]) number(v T) uint32 {
 	return n
 }
 
-// tableValue encodes or decodes a value as its number in a table whose values have
-// another type: to converts v for the table, from converts back. A decoded number
-// outside the table breaks the codec.
+// tableValue encodes or decodes v as its number in the table t. The function to
+// converts v to the type of the table's values, and the function from converts such a
+// value back. A decoded number outside the table breaks the codec.
 func tableValue[V, T comparable](p *checkpointCodec, t *table[T], v *V, to func(V) T, from func(T) V) {
 	var n uint32
 	if !p.reading {
@@ -219,8 +220,8 @@ func word[T ~string](p *checkpointCodec, words *table[string], v *T) {
 	tableValue(p, words, v, func(v T) string { return string(v) }, func(w string) T { return T(w) })
 }
 
-// rows encodes or decodes all values of a table, each with row. Decoding adds them to
-// the table in the same order, so that their numbers stay.
+// rows encodes or decodes all values of a table, each by calling row. Decoding adds
+// the values to the table in the same order, so that they keep their numbers.
 func rows[T comparable](p *checkpointCodec, t *table[T], row func(*checkpointCodec, *T)) {
 	for i := range p.count(len(t.all)) {
 		if p.reading {

@@ -16,23 +16,24 @@ type Law string
 // limits it.
 const (
 	EndedTwice Law = "a call ends once"
-	// StartedTwice permits an idempotent call to begin again.
+	// StartedTwice permits a second start if both starts declare the call idempotent.
 	StartedTwice    Law = "a call begins at most once"
 	StartedAfterEnd Law = "a call that ended does not begin"
 	// AskedAsAnother is not checked in an import.
 	AskedAsAnother Law = "an ID in a reply names one call"
-	// NeverAsked is broken by an orphan, see [State.Orphans]. It is not checked in an
-	// import.
-	NeverAsked Law = "a result is that of a call"
-	// Open requires the end before the process of the call is recorded as stopped. It
+	// NeverAsked is broken by an orphan, a start or result that no reply asks for. It
 	// is not checked in an import.
+	NeverAsked Law = "a result is that of a call"
+	// Open requires that a call is settled before the log records that the process of
+	// the call stopped. It is not checked in an import.
 	Open Law = "a call ends"
 	// StartDenied is not checked in an import.
 	StartDenied Law = "a call that began says so"
 	// StartMissing is not checked in an import.
 	StartMissing Law = "a call runs once its start is on record"
 	NotOffered   Law = "a call runs under what its turn offered"
-	// NoMaterialization permits an import to name no turn.
+	// NoMaterialization requires that the turn of a start, a settlement or a reply is
+	// on record. The events of an import may name no turn.
 	NoMaterialization Law = "a settlement names a materialization"
 	NoRegistration    Law = "a registration that is named exists"
 	// NotLive counts a tool as in effect if it is neither closed nor hidden. A turn
@@ -40,15 +41,16 @@ const (
 	NotLive          Law = "a turn offers what is in effect"
 	ForeignReference Law = "an output belongs to one settlement"
 	PrunedUnkept     Law = "what is pruned was kept"
-	// WaitsForDecision requires the decision before the process is recorded as
-	// stopped.
+	// WaitsForDecision requires that a permission request is decided before the log
+	// records that the process stopped.
 	WaitsForDecision   Law = "a request for permission is decided"
 	DecidedUnrequested Law = "a decision is about a request"
 	NeverOpened        Law = "a session begins with its opening"
 )
 
-// An Exception is an event that breaks a law. Detail is a sentence for people;
-// Session, Message, Call and Tool are empty where the breach does not concern one.
+// An Exception is an event that breaks a law. Detail is a sentence for people.
+// Session, Message, Call and Tool are empty if the breach concerns no session,
+// message, call or tool.
 type Exception struct {
 	Law      Law              `json:"law"`
 	Detail   string           `json:"detail"`
@@ -70,8 +72,8 @@ type foundException struct {
 	Ordinal int `json:"ordinal"`
 }
 
-// exception returns the breach of a law by the event at a place of the stream of
-// key.Session. It concerns the call of key, if key has one.
+// exception returns the breach of a law by the event at the given place, in the
+// stream of key.Session. Message and Call are those of key and may be empty.
 func exception(law Law, key Key, tool string, at Place, format string, args ...any) foundException {
 	return foundException{Exception{
 		Law: law, Detail: fmt.Sprintf(format, args...), Session: key.Session, Stream: events.SessionStream(key.Session),
@@ -82,15 +84,15 @@ func exception(law Law, key Key, tool string, at Place, format string, args ...a
 // Exceptions returns every event that breaks a law, in log order; the breaches of one
 // event are in the order of their texts.
 //
-// A call or permission request of [State.Unfinished] is an exception only while its
-// process is recorded as stopped, because a running process will still end it. It is
-// never one in an import, whose file may end anywhere, or in a session with unknown
-// kinds, as an event of such a kind may have ended it. A result without a call is an
-// exception only in a session that ran here, because the file of an import may begin
+// An unfinished call or permission request, see [State.Unfinished], is an exception
+// only if its process is recorded as stopped, because a running process will still
+// end it. It is no exception in an import, whose file may end anywhere, nor in a
+// session with events of unknown kinds, which may have ended it. A result without a
+// call is an exception unless the session is an import, whose file may begin
 // anywhere.
 //
-// Of the packed calls, Exceptions decodes the orphans and the ones with an undecided
-// request.
+// Most settled calls are packed, that is, encoded. Of these, Exceptions decodes only
+// the orphans and the calls with an undecided permission request.
 func (s *State) Exceptions() []Exception {
 	all := slices.Clone(s.kept.Found)
 	for _, f := range s.unfinished() {
@@ -106,9 +108,9 @@ func (s *State) Exceptions() []Exception {
 	return inOrder(all)
 }
 
-// Unfinished returns the calls without an end and the undecided permission
-// requests, as exceptions of [Open] and [WaitsForDecision], in log order.
-// While their process runs they break no law.
+// Unfinished returns the calls without a settlement and the undecided permission
+// requests, in log order, as exceptions of the laws [Open] and [WaitsForDecision].
+// They break no law while the process of the call runs.
 func (s *State) Unfinished() []Exception { return inOrder(s.unfinished()) }
 
 // unfinished returns the exceptions of Unfinished, unsorted.
@@ -149,8 +151,8 @@ func inOrder(all []foundException) []Exception {
 }
 
 // overdue reports whether an unfinished call or request is a breach: the process that
-// should have ended it is recorded as stopped. If that process is unknown, every
-// process must be stopped.
+// should have ended it is recorded as stopped. If the log does not name that process,
+// every process must be stopped.
 func (s *State) overdue(f foundException) bool {
 	known := s.sessions[f.Session]
 	if known.Imported() || known.Unknown {
@@ -167,10 +169,10 @@ func (s *State) overdue(f foundException) bool {
 	return true
 }
 
-// processOf returns the process that should end a call. It is the process that began
-// the call; otherwise the owner of the layers that its turn offered; otherwise the
-// owner of the layers of the latest turn that offered tools. It is zero if the log
-// does not name it.
+// processOf returns the process that should end a call: the process that began the
+// call; otherwise the owner of the layers that the turn of the call offered;
+// otherwise the owner of the layers of the latest turn that offered tools. If the log
+// names no such process, the result is zero.
 func (s *State) processOf(known *checkedSession, key Key) domain.ProcessID {
 	c, ok := s.Call(key)
 	if ok && !c.Process.IsZero() {
@@ -206,7 +208,8 @@ func (s *State) offeredBy(offer int) domain.ProcessID {
 func (c *callRecord) elsewhere() bool { return c.Imported && c.Turn.IsZero() }
 
 // orphaned returns the exceptions of a call that no reply asks for: one for its
-// settlement and one for each late result, or one for its start if it has neither.
+// settlement and one for each late result. For a call that has only a start, it
+// returns one for the start.
 func (c *callRecord) orphaned() []foundException {
 	var all []foundException
 	add := func(at Place, detail string) {

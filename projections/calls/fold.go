@@ -9,8 +9,8 @@ import (
 	"github.com/settlement-ledger/ledger/projections"
 )
 
-// apply folds one event and then packs the calls that it settled. Events of sessions,
-// processes and layers change separate parts of the state.
+// apply folds one event and then packs the calls that the event settled. Events of
+// sessions, processes and layers change separate parts of the state.
 func apply(s *State, v events.Envelope) *State {
 	s.kept.Folded++
 	if known := s.session(v); known != nil {
@@ -31,14 +31,14 @@ func apply(s *State, v events.Envelope) *State {
 	return s
 }
 
-// at returns the place of the event that is being folded.
+// at returns the Place of v, the event that is being folded.
 func (s *State) at(v events.Envelope) Place {
 	return Place{Event: v.ID, Revision: v.Revision, Position: v.Position, Ordinal: s.kept.Folded}
 }
 
-// session returns the session of an event's stream, or nil if the stream is not a
-// session's. It creates the session at the first event, and reports a breach if that
-// event does not open it.
+// session returns the session of the stream of v, or nil if the stream belongs to no
+// session. At the first event of a stream it creates the session, and reports a
+// breach if that event is not the opening of the session.
 func (s *State) session(v events.Envelope) *checkedSession {
 	if known, ok := s.streams[v.Stream]; ok {
 		return known
@@ -114,8 +114,8 @@ func (known *checkedSession) set(e events.SettingChanged) {
 	}
 }
 
-// materialized folds a turn. A further event of a known turn adds tools to the offer
-// of the turn; only the added tools are checked then.
+// materialized folds a turn. A second event of the same turn adds tools to the offer
+// of the turn; only the added tools are then checked.
 func (s *State) materialized(known *checkedSession, e events.TurnMaterialized, v events.Envelope) {
 	if i, again := known.turns.find(e.Turn); again {
 		known.offered[i] = s.intern(known, projections.MergeOffers(s.kept.Offers[known.offered[i]], e.Tools))
@@ -129,7 +129,8 @@ func (s *State) materialized(known *checkedSession, e events.TurnMaterialized, v
 }
 
 // intern returns the index of an offer in Offers, and adds the offer if it is new. It
-// compares with the last offer of the session first, which most turns repeat.
+// first compares the offer with the last one of the session, because most turns
+// repeat it.
 func (s *State) intern(known *checkedSession, tools []domain.Offered) int {
 	if n := len(known.offered); n > 0 && slices.Equal(s.kept.Offers[known.offered[n-1]], tools) {
 		return known.offered[n-1]
@@ -159,8 +160,8 @@ func (s *State) replied(known *checkedSession, e events.ReplyReceived, v events.
 }
 
 // asked folds one call of a reply. The first reply that asks for the call sets its
-// turn, tool and input; a repetition is only checked. A call of which an import has
-// the result first becomes a call here, and is no orphan any more.
+// turn, tool and input. asked only checks a repetition. In an import, the result may
+// come before the reply; the call is an orphan until then.
 func (s *State) asked(known *checkedSession, e events.ReplyReceived, asked domain.Call, v events.Envelope) {
 	c := s.call(known, e.Message, asked.ID, asked.Name)
 	if !c.Asked.IsZero() {
@@ -181,9 +182,10 @@ func (s *State) asked(known *checkedSession, e events.ReplyReceived, asked domai
 	known.count(c, +1)
 }
 
-// count adds n to the counter of the session to which c belongs in its present state:
-// open, or failed. An orphan and a success belong to neither. The caller passes -1
-// before it changes the state of c and +1 afterwards.
+// count adds n to a counter of the session: Open if the call c is not settled, Failed
+// if it is settled without success. It does nothing for a successful call or one that
+// no reply asks for. The caller passes -1 before it changes the state of c and +1
+// afterwards.
 func (known *checkedSession) count(c *callRecord, n int) {
 	switch {
 	case c.Asked.IsZero():
@@ -194,8 +196,9 @@ func (known *checkedSession) count(c *callRecord, n int) {
 	}
 }
 
-// call returns the record of a call, checked out. It creates the record at the first
-// event of the call; the tool of a later event is ignored.
+// call returns the record of a call, which the fold may change until the end of the
+// event. It creates the record at the first event of the call, with the given tool;
+// the tool of a later event is ignored.
 func (s *State) call(known *checkedSession, message domain.MessageID, id domain.CallID, tool string) *callRecord {
 	key := Key{known.ID, message, id}
 	sum := hash(known.number, key)
@@ -210,8 +213,8 @@ func (s *State) call(known *checkedSession, message domain.MessageID, id domain.
 	return s.checkOut(r, c.number)
 }
 
-// started folds the start of a call. A start after the end, or a second one, is
-// checked and then ignored.
+// started folds the start of a call. If the call already has a start or a settlement,
+// started only checks the event.
 func (s *State) started(known *checkedSession, e events.CallStarted, v events.Envelope) {
 	c := s.call(known, e.Message, e.Call, e.Tool)
 	s.checkStart(known, c, e, v)
@@ -222,10 +225,10 @@ func (s *State) started(known *checkedSession, e events.CallStarted, v events.En
 	c.Offered, c.Idempotent = e.Offered, e.Idempotent
 }
 
-// settled folds the settlement of a call. A second one is a breach and otherwise
-// ignored. The State keeps only the parts of the event that lists of calls and the
-// checks need: it drops the outputs, cuts the texts, and records the managed outputs
-// apart.
+// settled folds the settlement of a call. It reports a second settlement as a breach
+// and ignores it otherwise. The State keeps only the parts of the event that lists of
+// calls and the checks need: it drops the outputs, cuts the texts, and stores the
+// managed outputs in Retained.
 func (s *State) settled(known *checkedSession, e events.CallSettled, v events.Envelope) {
 	c := s.call(known, e.Message, e.Call, e.Tool)
 	if c.State == Settled {
@@ -254,9 +257,10 @@ func trimmed(e events.CallSettled) events.CallSettled {
 	return e
 }
 
-// preview returns the beginning of the text that the model reads: the error of a call
-// that did not succeed, or the first text of the content, or the structured output of
-// a call without content. It is empty for content without text.
+// preview returns the beginning of the text that the model reads. For a call that did
+// not succeed, that is the error. Otherwise it is the first text of the content, or,
+// if there is no content, the structured output. For content without text, preview
+// returns an empty string.
 func preview(e events.CallSettled) string {
 	if e.Outcome != domain.Succeeded {
 		return cut(e.Text)
@@ -285,9 +289,9 @@ func cut(text string) string {
 	return string([]byte(text[:end]))
 }
 
-// retain folds one managed output of a settlement. An output belongs to the
-// settlement that named it first; a second one that names it is a breach. So is a
-// reference that contains the ID of another settlement.
+// retain folds one managed output, r, of the settlement of c. An output belongs to
+// the first settlement that names it. It is a breach if a second settlement names it,
+// or if the reference contains the ID of an event other than v.
 func (s *State) retain(r domain.Retained, c *callRecord, v events.Envelope) {
 	if held, ok := s.retained[r.Ref]; ok {
 		s.report(exception(ForeignReference, c.Key(), c.Tool, s.at(v), "%s is that of %s", r.Ref, held.Settlement))
@@ -315,8 +319,8 @@ func (s *State) pruned(e events.OutputPruned, v events.Envelope) {
 	held.Pruned, held.Policy, held.PrunedAt = true, e.Policy, e.Pruned
 }
 
-// late counts a late result. It remembers the place of one whose call has no reply
-// yet.
+// late counts a late result. If no reply has asked for the call yet, late also stores
+// the place of the result in Strays.
 func (s *State) late(known *checkedSession, e events.LateResultObserved, v events.Envelope) {
 	c := s.call(known, e.Message, e.Call, e.Tool)
 	c.Late++
@@ -335,7 +339,8 @@ func (s *State) requested(known *checkedSession, e events.PermissionRequested, v
 	s.kept.Permissions[e.Permission] = permission{key, e.Action, s.at(v)}
 }
 
-// decided folds a decision. One without an undecided request is a breach.
+// decided folds a permission decision. A decision without an undecided request is a
+// breach.
 func (s *State) decided(known *checkedSession, e events.PermissionDecided, v events.Envelope) {
 	p, ok := s.kept.Permissions[e.Permission]
 	if !ok {
@@ -348,8 +353,9 @@ func (s *State) decided(known *checkedSession, e events.PermissionDecided, v eve
 	}
 }
 
-// called returns the record of a call, checked out, or nil if the log has no event of
-// the call. The session of key must be known.
+// called returns the record of a call, which the fold may change until the end of the
+// event, or nil if the log has no event of the call. The session of key must be
+// known.
 func (s *State) called(key Key) *callRecord {
 	session, r := s.sessions[key.Session].number, s.folding()
 	if number, ok := s.find(r, session, key, hash(session, key)); ok {
@@ -358,8 +364,8 @@ func (s *State) called(key Key) *callRecord {
 	return nil
 }
 
-// applyProcess folds an event of a process, and reports whether it is one. The order
-// of start and stop does not matter: a stopped process stays stopped.
+// applyProcess folds v if it is an event of a process, and reports whether it is one.
+// The order of start and stop does not matter: a stopped process stays stopped.
 func (s *State) applyProcess(v events.Envelope) bool {
 	switch e := v.Event.(type) {
 	case events.ProcessStarted:
@@ -375,8 +381,8 @@ func (s *State) applyProcess(v events.Envelope) bool {
 	return true
 }
 
-// applyLayer folds an event of a layer. It advances changes for every event that
-// belongs to neither a session nor a process, as an event of an unknown kind may
+// applyLayer folds an event that belongs to neither a session nor a process. It
+// increments changes for every such event, because an event of an unknown kind may
 // concern layers.
 func (s *State) applyLayer(v events.Envelope) {
 	s.changes++

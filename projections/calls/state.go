@@ -81,16 +81,16 @@ type Call struct {
 	SettledBy domain.EventID `json:"settled_by,omitzero"`
 	// Preview is the first 256 bytes of the text that the model reads.
 	Preview string `json:"preview,omitempty"`
-	// Late counts the results that came after the end.
+	// Late counts the results that came after the settlement.
 	Late int `json:"late,omitempty"`
 
-	// Offered is the registration that the turn offered, as the start or the
-	// settlement names it. It is zero before these.
+	// Offered is the registration that the turn offered, as the start or the settlement
+	// of the call names it. It is zero until one of these events is folded.
 	Offered domain.Offered `json:"offered,omitzero"`
 	// Requests counts the permission requests of the call.
 	Requests int `json:"requests,omitempty"`
-	// WaitedMS is the time in milliseconds that the call waited for the decisions on
-	// them.
+	// WaitedMS is the time in milliseconds that the call waited for decisions on its
+	// permission requests.
 	WaitedMS int64 `json:"waited_ms,omitempty"`
 
 	// AskedAt, StartedAt and SettledAt are the events of the three stages.
@@ -102,8 +102,8 @@ type Call struct {
 // Key returns the key of the call.
 func (c Call) Key() Key { return Key{c.Session, c.Message, c.ID} }
 
-// Registration returns the registration that the turn offered under the call's
-// name, or zero if it is unknown.
+// Registration returns the registration of the tool that the turn offered, or zero if
+// it is unknown.
 func (c Call) Registration() domain.RegistrationID { return c.Offered.Registration }
 
 // A Session is one session with its counts. Opened and LastEvent are the times of its
@@ -125,8 +125,8 @@ type Session struct {
 
 	Prompts int `json:"prompts"`
 	Replies int `json:"replies"`
-	// Calls counts the calls that replies asked for. Open are the ones without an
-	// end, and Failed the ones with an end other than success.
+	// Calls counts the calls that replies asked for. Open counts the calls among them
+	// without a settlement, and Failed those whose outcome is not success.
 	Calls  int `json:"calls"`
 	Open   int `json:"open"`
 	Failed int `json:"failed"`
@@ -138,25 +138,28 @@ type Session struct {
 // Imported reports whether another program ran the session.
 func (s Session) Imported() bool { return s.Origin.Kind == events.Imported }
 
-// A Retention is a managed output that a settlement names, and its removal.
+// A Retention is a managed output, which is stored outside the log, that a settlement
+// names, with the record of its removal if it was removed.
 type Retention struct {
 	domain.Retained
 	Call       Key            `json:"of"`
 	Settlement domain.EventID `json:"settlement"`
 	Place      Place          `json:"place"`
 	// Pruned reports that an event records the removal of the output. Policy is the
-	// retention policy that removed it, and PrunedAt the time.
+	// name of the retention policy that removed the output, and PrunedAt the time of
+	// the removal.
 	Pruned   bool      `json:"pruned,omitempty"`
 	Policy   string    `json:"policy,omitempty"`
 	PrunedAt time.Time `json:"pruned_at,omitzero"`
 }
 
-// State holds every call and session of the events folded. The fold changes it; its
-// exported methods do not, and later events do not change the values that they
-// returned. A checkpoint holds all of it: the other fields are indexes of kept and
-// store, or buffers of the fold.
+// State holds every call and session of the events folded so far. Only the fold
+// changes it. Values that its methods returned do not change with later events. A
+// checkpoint stores kept, store and tables; the other fields are indexes of these, or
+// buffers of the fold.
 type State struct {
-	// kept and store hold the content, tables the values that packed calls refer to.
+	// kept and store hold the content. Packed calls, which store holds encoded, refer
+	// to the values in tables by number.
 	kept   smallState
 	store  callStore
 	tables tables
@@ -172,19 +175,19 @@ type State struct {
 	again pageReader
 	// scratch is the buffer in which the fold encodes one call.
 	scratch []byte
-	// changes counts the events of layers and registrations. allLive has an element
-	// for each offer: the value of changes, plus one, when the last check found all
-	// its tools in effect, or 0 if no check did.
+	// changes counts the events of layers and registrations. allLive has an element for
+	// each offer: 0, or one more than the value of changes at the last check that found
+	// all tools of the offer in effect.
 	changes int
 	allLive []int
-	// active holds the registrations of a name in a layer that are not closed, oldest
-	// first.
+	// active holds the registrations that are not closed, by tool name and layer,
+	// oldest first.
 	active map[layerName][]domain.RegistrationID
 }
 
 // smallState is the part of a State that a checkpoint holds as JSON. Its size depends
 // on the numbers of layers, registrations, offers and managed outputs, and hardly on
-// the number of calls. Sessions are encoded apart.
+// the number of calls. The checkpoint encodes Sessions separately.
 type smallState struct {
 	Folded int `json:"folded"`
 	// Sessions are in the order in which the log first names them.
@@ -208,9 +211,10 @@ type callRecord struct {
 	Call
 	// Idempotent reports that the start of the call declares it idempotent.
 	Idempotent bool
-	// Strays has the late results that came before any reply asked for the call.
+	// Strays has the places of the late results that came before any reply asked for
+	// the call.
 	Strays []Place
-	// number is the number of the call in the callStore; session is the number of its
+	// number is the number of the call in the callStore. session is the index of its
 	// session in smallState.Sessions.
 	number  int
 	session int
@@ -244,15 +248,15 @@ type checkedSession struct {
 // older IDs take room in a map.
 type idList[K comparable] struct {
 	list []K
-	// at has the index of each ID before the last recentIDs. It is nil until there is
-	// one.
+	// at has the index of each ID that precedes the last recentIDs. It is nil while
+	// list has at most recentIDs IDs.
 	at map[K]int
 }
 
 // recentIDs is the number of IDs that find searches linearly.
 const recentIDs = 32
 
-// find returns the index of an ID, and whether the list has it.
+// find returns the index of an ID in list, and whether list has the ID.
 func (s *idList[K]) find(id K) (int, bool) {
 	for i := len(s.list) - 1; i >= 0 && i >= len(s.list)-recentIDs; i-- {
 		if s.list[i] == id {
@@ -263,8 +267,8 @@ func (s *idList[K]) find(id K) (int, bool) {
 	return i, ok
 }
 
-// add appends an ID that the list does not have, and moves the ID that is no longer
-// recent into the map.
+// add appends an ID that list does not have. It adds the ID that is thereby no longer
+// among the last recentIDs to the map.
 func (s *idList[K]) add(id K) {
 	if len(s.list) >= recentIDs {
 		if s.at == nil {
@@ -290,7 +294,8 @@ type ordinalRange struct {
 	To   int `json:"to,omitempty"`
 }
 
-// reaches reports whether the range was still open after the event with an ordinal.
+// reaches reports whether the layer or registration was still open after the event
+// with this ordinal.
 func (s ordinalRange) reaches(ordinal int) bool { return s.To == 0 || s.To > ordinal }
 
 // A layerSpan is a layer with the range of ordinals during which it was open.
@@ -361,8 +366,8 @@ type layerName struct {
 	name  domain.Name
 }
 
-// activate adds a registration, the latest of its layer, to the active ones of its
-// names.
+// activate adds the registration r, which is the latest of its layer, to the active
+// registrations of each of its names.
 func (s *State) activate(id domain.RegistrationID, r *registrationSpan) {
 	for _, name := range r.Names {
 		at := layerName{r.Layer, name}
@@ -370,7 +375,8 @@ func (s *State) activate(id domain.RegistrationID, r *registrationSpan) {
 	}
 }
 
-// deactivate removes a closed registration from the active ones of its names.
+// deactivate removes the closed registration r from the active registrations of each
+// of its names.
 func (s *State) deactivate(id domain.RegistrationID, r *registrationSpan) {
 	for _, name := range r.Names {
 		at := layerName{r.Layer, name}
@@ -390,8 +396,9 @@ func (s *State) Calls() []Call {
 	return all
 }
 
-// Orphans returns the starts, settlements and late results that no reply asks for,
-// one Call for each key, in the order of their first event. It decodes only these.
+// Orphans returns the calls of which the log has a start, a settlement or late
+// results, but no reply that asks for them, in the order of their first event. It
+// decodes only these calls.
 func (s *State) Orphans() []Call {
 	var all []Call
 	for c := range s.unusual() {
@@ -402,8 +409,9 @@ func (s *State) Orphans() []Call {
 	return all
 }
 
-// Call returns one call, which may be an orphan, and whether the log has an event of
-// it. It decompresses at most the pages of the calls with the same hash, mostly one.
+// Call returns the call with a key, and whether the log has an event of the call. The
+// call may be an orphan, a call that no reply asks for. Call decompresses at most the
+// pages of the calls whose keys have the same hash, mostly one page.
 func (s *State) Call(key Key) (Call, bool) {
 	known, ok := s.sessions[key.Session]
 	if !ok {
