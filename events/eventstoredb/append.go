@@ -82,9 +82,9 @@ func (s *Store) encodeAppend(stream events.Stream, records []events.Record) ([]e
 	return sent, errors.Join(errs...)
 }
 
-// tooLargeError returns the ErrTooLarge for record r, number i of n. size is the size
-// of the record in bytes, and total the size of the records of the append up to and
-// including it.
+// tooLargeError returns the ErrTooLarge for r, the record with index i of n. size is
+// the size of r in bytes. total is the size of the records of the append from the first
+// to r.
 func (s *Store) tooLargeError(i, n int, r events.Record, size, total int) error {
 	if size > s.maxAppendBytes() {
 		return fmt.Errorf("%w: record %d of %d, %s %s, has %d bytes, and the limit is %d", events.ErrTooLarge, i+1, n, r.Kind, r.ID, size, s.maxAppendBytes())
@@ -96,21 +96,21 @@ func (s *Store) tooLargeError(i, n int, r events.Record, size, total int) error 
 // An appendOp is one call of Append. The goroutine of the caller owns it.
 //
 // The protocol. A request names the length that the stream must have, and each record
-// has a fixed event ID, so a repeated request cannot add the records twice. The
-// response to a request is not always proof: the connection may break before it, and
-// a server that has the event IDs at these revisions reports success for an earlier
-// append, even one of other records. After each request run therefore does one of
-// these:
+// has a fixed event ID, so a repeated request cannot add the records twice. A success
+// response is not always proof that this request added the records: if the server
+// already has the event IDs at these revisions, it reports success, even if the stored
+// records differ. A missing response is no proof either, since the connection may break
+// before it. After each request run therefore does one of these:
 //
 //   - It returns nil, if the response is certain to be to this request (isNewAppend).
-//   - It reads the stream, if the response may be to an earlier append or is a
-//     conflict, and compares the records in all fields (alreadyStored): equal is
-//     success, different is a Conflict.
+//   - It reads the stream and compares the records in all fields (alreadyStored), if
+//     the response may be to an earlier append or is a conflict. Equal records are a
+//     success, different ones a Conflict.
 //   - It returns a permanent error, which a repeated request would not change.
 //   - It waits and sends the same request again.
 //
-// Once a request may have been stored, only the stream, a permanent error or the end
-// of the context ends the append; the retry timeout no longer does.
+// As long as no request may have been stored, the retry timeout ends the append.
+// Afterwards only the stream, a permanent error or the end of the context does.
 type appendOp struct {
 	store   *Store
 	stream  events.Stream
@@ -126,17 +126,17 @@ type appendOp struct {
 	concurrent *streamAppends
 	// mayBeStored is set when a request was sent whose result is unknown.
 	mayBeStored bool
-	// silentEnds is the number of requests in a row that the server ended without a
+	// silentEnds is the number of consecutive requests that the server ended without a
 	// status.
 	silentEnds int
 	// silentSince is the time of the first of these requests.
 	silentSince time.Time
 }
 
-// run sends the records until the result is certain, ctx ends or an error is
-// permanent. It reads the stream if the response may be to an earlier append of the
-// same records. It returns nil, a Conflict, a permanent error, or the cause of ctx
-// with the last error.
+// run sends the records until the result is certain, ctx ends or an error is permanent.
+// If a response may be to an earlier append of the same records, run reads the stream.
+// run returns nil, a Conflict, a permanent error, or the cause of ctx with the last
+// error.
 func (a *appendOp) run(ctx context.Context) error {
 	for p := (&retryBackoff{}); ; {
 		p.attempt()
@@ -171,15 +171,16 @@ func (a *appendOp) run(ctx context.Context) error {
 	}
 }
 
-// maxSilentEnds limits the requests in a row that the server may end without a status.
-// Together with the retry timeout it ends the append: the client hides the reason,
-// which can be a broken connection or an append that the server never accepts.
+// maxSilentEnds is the number of consecutive requests that the server may end without a
+// status. After more such requests, and after the retry timeout, the append ends: the
+// client hides the reason, which can be a broken connection or an append that the
+// server never accepts.
 const maxSilentEnds = 3
 
-// classify returns the class of the result of one request. For a permanent class it
-// also returns the error that ends the append. A response without an error is
-// retryable, since the caller must read the stream to find out whether the records are
-// stored. classify counts the requests that the server ended without a status.
+// classify returns the class of the result of one request and, for a permanent class,
+// the error that ends the append. A response without an error has the class retryable,
+// since the caller must read the stream to find out whether the records are stored.
+// classify also counts the requests that the server ended without a status.
 func (a *appendOp) classify(response *esdb.WriteResult, err error) (errorClass, error) {
 	if err == nil {
 		return retryable, nil
@@ -197,26 +198,26 @@ func (a *appendOp) classify(response *esdb.WriteResult, err error) (errorClass, 
 	return class, judged
 }
 
-// isNewAppend reports whether the response is certain to be to records that the server
-// added for this request. A server that already has the IDs of the records at these
-// revisions returns their old positions without comparing the data, and the client
-// reports success for response messages that it does not know. isNewAppend therefore
-// returns true only under these conditions:
+// isNewAppend reports whether the server certainly added the records for this request.
+// A server that already has the event IDs at these revisions returns the old positions
+// without comparing the data, and the client reports success for response messages that
+// it does not know. isNewAppend therefore returns true only under these conditions:
 //
 //   - The revision is the expected one.
 //   - The position is behind the known end of the log.
 //   - No earlier request of this append may have been stored.
 //   - No other append of this store to the stream may have run at the same time.
 //
-// After false the caller reads the stream.
+// If isNewAppend returns false, the caller reads the stream.
 func (a *appendOp) isNewAppend(response *esdb.WriteResult) bool {
 	end := uint64(a.after) + uint64(len(a.records)) - 1
 	position := events.NewPosition(response.CommitPosition, response.PreparePosition)
 	return response.NextExpectedVersion == end && a.endKnown && position.Compare(a.knownEnd) > 0 && !a.mayBeStored && !a.store.inFlight.overlapped(a.concurrent)
 }
 
-// alreadyStored reports whether the stream holds the records, equal in all fields,
-// behind revision after. It reads at most as many entries as the append has records.
+// alreadyStored reports whether the stream has the records, equal in all fields,
+// directly after the length a.after. It reads at most as many entries as the append has
+// records.
 func (a *appendOp) alreadyStored(ctx context.Context) (bool, error) {
 	matched := 0
 	for e, err := range a.store.Read(ctx, a.stream, a.after) {
@@ -242,8 +243,8 @@ const (
 	notSentPrefix  = "could not send append request"
 )
 
-// notTaken reports whether an error proves that no leader received all of the
-// records. The append can then still end with the retry timeout.
+// notTaken reports whether err proves that no leader received all of the records. The
+// retry timeout can then still end the append.
 func notTaken(err error) bool {
 	if clientErr, ok := errors.AsType[*esdb.Error](err); ok && clientErr.Code() == esdb.ErrorCodeNotLeader {
 		return true
@@ -252,10 +253,10 @@ func notTaken(err error) bool {
 	return errors.Is(err, errNoNode) || status.Code(err) == codes.NotFound || strings.HasPrefix(text, notBegunPrefix) || strings.HasPrefix(text, notSentPrefix)
 }
 
-// sendOnce sends the records in one request, on a goroutine of the worker pool. It
-// returns with the response of the server, or at once with the cause of ctx if ctx
-// ends; the request then runs on until the client ends it. It sets mayBeStored if the
-// result of a finished request is unknown.
+// sendOnce sends the records in one request, on a goroutine of the worker pool, and
+// returns the response of the server. If ctx ends first, it returns the cause of ctx at
+// once, and the request goes on until the client ends it. sendOnce sets mayBeStored if
+// the result of a finished request is unknown.
 func (a *appendOp) sendOnce(ctx context.Context) (*esdb.WriteResult, error) {
 	expected := esdb.ExpectedRevision(esdb.NoStream{})
 	if a.after > 0 {
@@ -294,7 +295,7 @@ func (a *appendOp) sendOnce(ctx context.Context) (*esdb.WriteResult, error) {
 }
 
 // inFlightAppends counts the appends of the store that are in progress, by stream. Its
-// mutex guards the map and the fields of every streamAppends in it.
+// mutex guards the map and the fields of every streamAppends in the map.
 type inFlightAppends struct {
 	sync.Mutex
 	streams map[events.Stream]*streamAppends
@@ -305,14 +306,14 @@ type inFlightAppends struct {
 type streamAppends struct {
 	// n is the number of appends in progress.
 	n int
-	// overlapped is set when two appends are in progress at the same time, and stays
-	// set while n is above 0. An append that itself did not overlap may therefore find
-	// it set; it then reads the stream once more than necessary.
+	// overlapped is set when a second append begins while another is in progress, and
+	// stays set while n is above 0. An append that overlapped no other may therefore
+	// find it set; such an append reads the stream once more than necessary.
 	overlapped bool
 }
 
-// add counts an append to s and returns the counter of the stream. The caller calls
-// remove at the end of the append.
+// add counts an append to stream s and returns the counter of the stream. At the end of
+// the append the caller calls the method remove.
 func (w *inFlightAppends) add(s events.Stream) *streamAppends {
 	w.Lock()
 	defer w.Unlock()
@@ -329,16 +330,17 @@ func (w *inFlightAppends) add(s events.Stream) *streamAppends {
 	return all
 }
 
-// overlapped reports whether two appends to the stream of a counter have been in
-// progress at the same time since add created the counter.
+// overlapped reports whether two appends to one stream have been in progress at the
+// same time. The argument is the counter that the method add returned for the stream.
 func (w *inFlightAppends) overlapped(all *streamAppends) bool {
 	w.Lock()
 	defer w.Unlock()
 	return all.overlapped
 }
 
-// remove stops counting an append that add counted, and deletes the counter of the
-// stream after its last append.
+// remove stops counting an append to stream s. The argument all is the counter that the
+// method add returned for this append. After the last append, remove deletes the
+// counter from the map.
 func (w *inFlightAppends) remove(s events.Stream, all *streamAppends) {
 	w.Lock()
 	defer w.Unlock()

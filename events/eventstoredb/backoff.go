@@ -16,9 +16,10 @@ const (
 )
 
 // A retryBackoff delays the tries of one call. The delay doubles with each failure up
-// to maxDelay and varies at random, so that calls that failed together do not retry
-// together. It also measures how long the tries have failed without progress, against
-// the retry timeout. One goroutine uses it. The zero value is ready to use.
+// to maxDelay. It varies at random, so that calls that failed together do not retry
+// together. A retryBackoff also measures the time for which the tries have failed
+// without progress, which the retry timeout limits. One goroutine uses it. The zero
+// value is ready to use.
 type retryBackoff struct {
 	// delays is nil until a try fails.
 	delays *backoff.ExponentialBackOff
@@ -27,8 +28,8 @@ type retryBackoff struct {
 	attemptStarted time.Time
 	// failingSince is the start of the first of the tries that failed in a row.
 	failingSince time.Time
-	// lastErr is the error of the last try that failed, for the error text of a
-	// cancelled call.
+	// lastErr is the error of the last failed try. The error text of a cancelled call
+	// contains it.
 	lastErr error
 }
 

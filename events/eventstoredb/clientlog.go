@@ -14,8 +14,9 @@ import (
 // other way. The version of the client is pinned, and tests check that it logs these
 // formats.
 const (
-	// A call failed. If the code is Unavailable, the client then begins to look for a
-	// node, and the next request for the connection waits for that search.
+	// logCallFailed reports that a call failed. If the code is Unavailable, the client
+	// then searches for a node, and the next request for the connection waits for that
+	// search.
 	logCallFailed = "unexpected exception: %v"
 	// The client connected to the node that another node named as the leader.
 	logMovedToLeader = "successfully connected to leader node %s"
@@ -25,10 +26,11 @@ const (
 	logLeaderFeaturesFailed = "exception when fetching server features from suggested node %s: %v"
 )
 
-// handleClientLog reacts to a log message of client c that has one of the formats
-// above. It retires c after a failed call or a failed move to another leader, and
-// marks the server version of c as unchecked after a successful move. It ignores other
-// messages. The client calls it on its own goroutines, and waits until it returns.
+// handleClientLog reacts to a log message of client c. It retires c after a failed
+// call, or after c failed to move to another leader. After c has moved to another
+// leader, it marks the server version of c as unchecked. It ignores messages that have
+// none of the formats above. The client calls it on its own goroutines, and waits until
+// it returns.
 func (g *connector) handleClientLog(c *sharedClient, format string, args []any) {
 	switch format {
 	case logCallFailed:
@@ -46,10 +48,10 @@ func (g *connector) handleClientLog(c *sharedClient, format string, args []any) 
 	}
 }
 
-// awaitReconnect returns when a new client has connected, or when the retry timeout
-// or the store ends. It blocks the goroutine on which the old client logs, and so
-// prevents a search by that client. A search without a result would end the old
-// client, and a call that reports a new leader to it would then block forever.
+// awaitReconnect returns when a new client has connected, the retry timeout has passed,
+// or the store closes. It blocks the goroutine on which the old client logs, so that
+// the old client does not search for a node. If such a search failed, the old client
+// would end, and a call that reports a new leader to it would block forever.
 func (g *connector) awaitReconnect() {
 	ctx, cancel := context.WithTimeout(g.closed, g.retryTimeout)
 	defer cancel()

@@ -14,11 +14,11 @@ import (
 // between Ahead-Within and Ahead+Within.
 type Skew struct{ Ahead, Within time.Duration }
 
-// Skew compares the clocks of the server and this machine by the creation time of an
-// event: the entry at revision at of stream, which the caller appended between the
-// local times sent and received. It returns nil if the server reports the time of the
-// record instead of a time of its own, and events.ErrDamaged if the entry does not
-// exist.
+// Skew measures the difference of the clocks of the server and this machine by the time
+// at which the server created an event. The event is the entry with revision at in the
+// stream. The caller appended it after the local time sent and before the local time
+// received. Skew returns nil if the server reports the time of the record instead of
+// its own, and events.ErrDamaged if the entry does not exist.
 func (s *Store) Skew(ctx context.Context, stream events.Stream, at events.Revision, sent, received time.Time) (skew *Skew, err error) {
 	ctx, release := s.withStoreLifetime(ctx)
 	defer release()
@@ -48,8 +48,8 @@ type skewBounds struct {
 	low, high time.Duration
 }
 
-// narrow adds a sample: the clock of the server, truncated to multiples of step,
-// showed serverTime between the local times sent and received.
+// narrow adds a sample: between the local times sent and received, the server's clock
+// showed serverTime. The server truncated serverTime to a multiple of step.
 func (w *skewBounds) narrow(serverTime time.Time, step time.Duration, sent, received time.Time) {
 	low, high := serverTime.Sub(received), serverTime.Add(step).Sub(sent)
 	if !w.known {
@@ -58,9 +58,9 @@ func (w *skewBounds) narrow(serverTime time.Time, step time.Duration, sent, rece
 	w.low, w.high = max(w.low, low), min(w.high, high)
 }
 
-// skew returns the difference in the middle of the bounds, with half of their distance
-// as Within. It returns nil without a sample, and if the samples contradict each
-// other, as they do when a clock was set between them.
+// skew returns the middle of the bounds as Ahead, and half of the distance between the
+// bounds as Within. It returns nil if there is no sample, or if the samples contradict
+// each other because a clock was set between them.
 func (w *skewBounds) skew() *Skew {
 	if !w.known || w.high < w.low {
 		return nil

@@ -54,9 +54,9 @@ type connectAttempt struct {
 }
 
 // acquire returns the current client for one call. The client counts the call, and the
-// caller holds handleMu of the client. acquire waits for a search in progress, without
-// a limit of its own. It returns the error of the search, the cause of ctx, or
-// ErrClosed.
+// caller holds the client's handleMu. If a search for a node is in progress, acquire
+// waits for it without a timeout. It returns the error of the search, the cause of ctx,
+// or ErrClosed.
 func (g *connector) acquire(ctx context.Context) (*sharedClient, error) {
 	for {
 		c, attempt := g.tryAcquire()
@@ -77,10 +77,10 @@ func (g *connector) acquire(ctx context.Context) (*sharedClient, error) {
 	}
 }
 
-// tryAcquire returns the current client, acquired, or the search for a new one, which
-// it starts unless a search is in progress. It returns nil and nil after close. It
-// holds mu only briefly: acquire of the client may wait for another call's request
-// for the connection.
+// tryAcquire acquires the current client and returns it. If there is none, it returns
+// the search for a node instead, and starts that search unless one is in progress.
+// After close it returns nil for both. It holds mu only briefly, since acquiring a
+// client may wait for another call's request for the connection.
 func (g *connector) tryAcquire() (*sharedClient, *connectAttempt) {
 	g.mu.Lock()
 	current := g.mu.client
@@ -106,11 +106,11 @@ func (g *connector) tryAcquire() (*sharedClient, *connectAttempt) {
 	return nil, g.mu.attempt
 }
 
-// closedChan is a closed channel, the done of a search that is over.
+// closedChan is a closed channel: the field done of a search that is over.
 var closedChan = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// connect runs a search and publishes its client or its error. It retires a client
-// that it found after close.
+// connect runs a search for a node, and passes the found client or the error to the
+// calls that wait. If the connector was closed meanwhile, connect retires the client.
 func (g *connector) connect(attempt *connectAttempt) {
 	defer g.tasks.Done()
 	c, err := g.discover()
@@ -184,8 +184,8 @@ func (g *connector) acceptsLargeAppends() bool {
 	return g.mu.version.Major*100+g.mu.version.Minor > 2500
 }
 
-// close retires the client. The connector supplies no client afterwards. A search in
-// progress ends by itself.
+// close retires the client. Afterwards the connector supplies no client. A search for a
+// node that is in progress ends by itself.
 func (g *connector) close() {
 	g.mu.Lock()
 	c := g.mu.client
@@ -196,10 +196,10 @@ func (g *connector) close() {
 	}
 }
 
-// A callContext is the context of one call on the connection. After the context of the
-// caller has ended, it lasts until the call has opened, but at most for cancelDelay.
-// If it ended earlier, while the client opens the call or sends, the client would read
-// variables that its transport writes at that moment.
+// A callContext is the context of one call on the connection. When the context of the
+// caller ends, the callContext lasts until the call is open, but at most for
+// cancelDelay. If it ended while the client opens the call or sends, the client would
+// read variables that its transport writes at the same moment.
 type callContext struct {
 	context.Context
 	// opened reports that the call is open and only receives from now on. It may be
@@ -232,11 +232,10 @@ func newCallContext(ctx context.Context) (callContext, func()) {
 // errNoNode is the error of a call that was not sent because no node was found.
 var errNoNode = errors.New("no node was found")
 
-// call acquires a client, runs do with it, and releases the client when do returns. If
+// call acquires a client, calls do with it, and releases the client when do returns. If
 // ctx ends while call waits for a client, call returns at once. If ctx ends during do,
-// the callContext of do ends, at the latest cancelDelay later. call returns ErrBroken
-// for a panic of the client, and an error that wraps errNoNode if the call was not
-// sent.
+// the callContext of do ends at the latest cancelDelay later. If the client panics,
+// call returns ErrBroken. If no request was sent, the error wraps errNoNode.
 func (g *connector) call(ctx context.Context, do func(callContext, *esdb.Client) error) error {
 	c, err := g.acquire(ctx)
 	if err != nil {

@@ -29,7 +29,7 @@ var schemes = map[string]string{
 }
 
 // settings are the settings that the client accepts, in lower case, each with a check
-// of its value. The client would ignore or misread others.
+// of its value. The client would ignore or misread other settings.
 var settings = map[string]func(string) error{
 	"connectionname":      anyValue,
 	"defaultdeadline":     atLeast(1),

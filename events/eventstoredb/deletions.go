@@ -32,8 +32,8 @@ type Deletion struct {
 
 	// Tombstone is set if the stream and all of its records are deleted.
 	Tombstone bool
-	// HiddenThrough is the revision through which $tb hides the records. 0: it hides
-	// no record.
+	// HiddenThrough is the last revision that the metadata member $tb (truncate before)
+	// hides. 0: $tb hides no record.
 	HiddenThrough events.Revision
 	// MaxCount is the number of the last records that the server shows. 0: no limit.
 	MaxCount uint64
@@ -43,8 +43,9 @@ type Deletion struct {
 	Undone bool
 }
 
-// Hides reports whether the server hides the record at revision r at the time now.
-// The record was appended at the time at, and length is the length of its stream.
+// Hides reports whether, at the time now, the server hides the record with revision r.
+// The argument at is the time at which that record was appended, and length is the
+// length of its stream.
 func (i Deletion) Hides(r events.Revision, at time.Time, length events.Revision, now time.Time) bool {
 	switch {
 	case i.Undone:
@@ -104,10 +105,10 @@ func isTombstone(e *esdb.RecordedEvent) bool {
 	return e.EventType == typeTombstone && e.EventNumber == math.MaxInt64
 }
 
-// recordDeletion updates last, which has the latest Deletion of each stream, with the
-// event e: an event of a metadata stream, or a tombstone. It ignores other events,
-// events of streams outside the ledger, and every event after the tombstone of a
-// stream.
+// recordDeletion updates last, which maps each stream to its latest Deletion, with the
+// event e. Only an event of a metadata stream or a tombstone has an effect.
+// recordDeletion ignores events of streams outside the ledger, and every event of a
+// stream after its tombstone.
 func (s *Store) recordDeletion(last map[events.Stream]Deletion, e *esdb.RecordedEvent) {
 	name, ofMetadata := strings.CutPrefix(e.StreamID, systemPrefix+systemPrefix)
 	stream, ours := s.ledgerStream(name)

@@ -36,9 +36,9 @@ func clientPosition(p events.Position) esdb.Position {
 	return esdb.Position{Commit: commit, Prepare: prepare}
 }
 
-// entry converts an event of the client to an entry of stream, and raises the known
-// end of the log to it. It returns an events.DamagedRecord for an event that is not a
-// record. The entry shares its bytes with the event.
+// entry converts an event of the client to an entry of stream. It raises the known end
+// of the log to the position of the event. It returns an events.DamagedRecord for an
+// event that is not a record. The entry shares its bytes with the event.
 func (s *Store) entry(stream events.Stream, e *esdb.RecordedEvent) (events.Entry, error) {
 	at := positionOf(e.Position)
 	record, _, err := mapping.RawEvent{ID: e.EventID, Type: e.EventType, Data: e.Data, Metadata: e.UserMetadata, Created: e.CreatedDate, ContentType: e.ContentType}.Record()

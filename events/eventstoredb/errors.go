@@ -34,8 +34,8 @@ var (
 	// ErrBroken is returned for a panic of the official client.
 	ErrBroken = errors.New("EventStoreDB client failed")
 
-	// ErrTLS is the Err of a Node if one side alone uses TLS. Only Probe returns it and
-	// the next two.
+	// ErrTLS is the Err of a Node if one side alone uses TLS. Only Probe reports
+	// ErrTLS, ErrCertificate and ErrForeign.
 	ErrTLS = errors.New("client and server disagree about TLS")
 	// ErrCertificate is the Err of a Node whose certificate is rejected.
 	ErrCertificate = errors.New("certificate of the server is not accepted")
@@ -64,11 +64,11 @@ const (
 	notFound
 )
 
-// classify returns the class of an error of the client, which must not be nil. It
-// returns a permanent error wrapped in a sentinel of this package or of package
-// events, and most other errors without the client's own wrapping. An unknown error
-// is retryable: an error that ends a call too early would do more harm than one that
-// is retried until the retry timeout.
+// classify returns the class of an error of the client, which must not be nil, and the
+// error for the caller. A permanent error is wrapped in a sentinel of this package or
+// of package events. Most other errors lose the client's own wrapping. An unknown error
+// is retryable: to end a call too early would do more harm than to retry it until the
+// retry timeout.
 func classify(err error) (errorClass, error) {
 	if errors.Is(err, ErrBroken) || errors.Is(err, ErrTooOld) || errors.Is(err, ErrPreRelease) || errors.Is(err, events.ErrClosed) {
 		return permanent, err
@@ -102,8 +102,8 @@ func classify(err error) (errorClass, error) {
 	return retryable, err
 }
 
-// innermost returns the error that the client wrapped, or the client's error if that
-// wraps no other. The wrapping has only a code and a fixed text.
+// innermost returns the error that clientErr wraps, or clientErr if it wraps no error.
+// The wrapping has only a code and a fixed text.
 func innermost(clientErr *esdb.Error) error {
 	if inner := clientErr.Err(); inner != nil {
 		return inner
@@ -121,8 +121,8 @@ func connectionLost(err error) bool {
 	return ok && (s.GRPCStatus().Code() == codes.Unavailable || s.GRPCStatus().Code() == codes.DeadlineExceeded)
 }
 
-// unreachableError wraps the last error of a call in ErrUnreachable. It returns nil
-// for nil, and an error that already matches unchanged.
+// unreachableError wraps last, the last error of a call, in ErrUnreachable. It returns
+// nil for nil. An error that already matches ErrUnreachable is returned unchanged.
 func unreachableError(last error) error {
 	if last == nil || errors.Is(last, ErrUnreachable) {
 		return last
@@ -130,8 +130,9 @@ func unreachableError(last error) error {
 	return fmt.Errorf("%w: %w", ErrUnreachable, last)
 }
 
-// contextError returns the cause of a context that ended, with the last error of the
-// call, if it had one: it is usually the reason why the call took so long.
+// contextError returns the cause of ctx, which has ended. If last, the last error of
+// the call, is not nil, contextError adds it, since it is usually the reason why the
+// call took so long.
 func contextError(ctx context.Context, last error) error {
 	cause := context.Cause(ctx)
 	if last == nil || errors.Is(cause, events.ErrClosed) {

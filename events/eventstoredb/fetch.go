@@ -11,9 +11,9 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A serverMessage is a message of a read or subscription. It has an event, a
-// checkpoint, the news that the subscription caught up, or an error, which is the
-// last message. The error io.EOF is the end of the events.
+// A serverMessage is a message of a read or subscription: an event, a checkpoint, the
+// message that the subscription has caught up, or an error. An error is the last
+// message. The error io.EOF is the end of the events.
 type serverMessage struct {
 	// event is an event of the log, which may belong to another ledger.
 	event *esdb.RecordedEvent
@@ -24,8 +24,8 @@ type serverMessage struct {
 }
 
 // A fetchFunc reads from a client and passes each message to put, until there are no
-// more events or put returns an error. It calls opened of its context when the call
-// is open.
+// more events or put returns an error. When the call is open, the fetchFunc calls the
+// method opened of its callContext.
 type fetchFunc func(l callContext, c *esdb.Client, put func(serverMessage) error) error
 
 // A fetch is a read or subscription in progress. Its goroutine reads ahead of the
@@ -39,9 +39,9 @@ type fetch struct {
 const fetchBuffer = 32
 
 // startFetch runs fetchEvents on a goroutine of the store and returns the fetch at
-// once. The last message of the fetch is an error: io.EOF, the error of fetchEvents,
-// or ErrClosed if the store is closed. The fetch also ends when ctx ends. The caller
-// must call stop, which ends the goroutine.
+// once. The fetch ends when fetchEvents returns or ctx ends. Its last message is an
+// error: io.EOF, the error of fetchEvents, or ErrClosed if the store was already
+// closed. The caller must call the method stop of the fetch, which ends the goroutine.
 func (s *Store) startFetch(ctx context.Context, fetchEvents fetchFunc) *fetch {
 	ctx, stop := context.WithCancel(ctx)
 	f := &fetch{messages: make(chan serverMessage, fetchBuffer), stop: stop}
@@ -68,7 +68,8 @@ func (s *Store) startFetch(ctx context.Context, fetchEvents fetchFunc) *fetch {
 	return f
 }
 
-// next returns the next message, or an error message with the cause of ctx.
+// next returns the next message. If ctx ends first, it returns a message whose error is
+// the cause of ctx.
 func (f *fetch) next(ctx context.Context) serverMessage {
 	select {
 	case m := <-f.messages:
@@ -79,13 +80,13 @@ func (f *fetch) next(ctx context.Context) serverMessage {
 }
 
 // consume passes the messages of a fetch to handle. It ends when handle returns false
-// or an error, when the events end, or after a permanent error. It returns the error
-// of handle unchanged.
+// or an error, when the events end, or after a permanent error. It returns the error of
+// handle unchanged.
 //
-// After a retryable error consume calls open for another fetch. That fetch must miss
-// no message after the last one that handle received; it may repeat earlier ones,
-// which handle must tolerate. Each message ends a run of failures, and only the
-// failures since the last message count against the retry timeout.
+// After a retryable error consume calls open for another fetch. The new fetch must
+// return every message after the last one that handle received. It may repeat earlier
+// messages, and handle must ignore these. The retry timeout counts only the failures
+// since the last message.
 func (s *Store) consume(ctx context.Context, open func() fetchFunc, handle func(serverMessage) (bool, error)) error {
 	return s.retry(ctx, func(p *retryBackoff) error {
 		f := s.startFetch(ctx, open())
@@ -99,12 +100,14 @@ func (s *Store) consume(ctx context.Context, open func() fetchFunc, handle func(
 
 // retry calls try until it succeeds or one of these happens:
 //
-//   - The error of try is not retryable. retry returns it.
-//   - ctx ends. retry returns its cause with the last error.
+//   - try returns a consumerError, an error of the handler of a message. retry returns
+//     the error of the handler, unwrapped.
+//   - try returns another error that is not retryable. retry returns this error.
+//   - ctx ends. retry returns the cause of ctx with the last error.
 //   - The tries have failed for the retry timeout of the store without progress. retry
 //     returns ErrUnreachable.
 //
-// try calls reset of its retryBackoff when it makes progress.
+// When try makes progress, it calls the method reset of its retryBackoff.
 func (s *Store) retry(ctx context.Context, try func(*retryBackoff) error) error {
 	for p := (&retryBackoff{}); ; {
 		p.attempt()
@@ -127,13 +130,14 @@ func (s *Store) retry(ctx context.Context, try func(*retryBackoff) error) error 
 	}
 }
 
-// A consumerError is an error that the handler of a message returned. It ends a
-// retry, while the same error from the fetch might not.
+// A consumerError wraps an error that the handler of a message returned. It ends a
+// retry, even if the same error would be retryable when the server returned it.
 type consumerError struct{ error }
 
 // forEach passes messages to handle until handle returns false or an error, or the
-// fetch ends. It resets the backoff for each message. It returns nil after false, the
-// error of handle as a consumerError, and otherwise the error of the fetch.
+// fetch ends. It resets the backoff for each message. If handle returns false, forEach
+// returns nil. It returns an error of handle as a consumerError, and an error of the
+// fetch unchanged.
 func (f *fetch) forEach(ctx context.Context, p *retryBackoff, handle func(serverMessage) (bool, error)) error {
 	for {
 		m := f.next(ctx)
@@ -149,9 +153,9 @@ func (f *fetch) forEach(ctx context.Context, p *retryBackoff, handle func(server
 	}
 }
 
-// readEvents reads up to count events, in either direction. A non-empty name selects
-// one stream of the database, which it reads from the point stream. An empty name
-// selects all streams, which it reads from the point all.
+// readEvents returns a fetchFunc that reads up to count events, in either direction. If
+// name is not empty, it reads the stream with that name in the database, from the
+// position stream. Otherwise it reads all streams, from the position all.
 func readEvents(name string, direction esdb.Direction, stream esdb.StreamPosition, all esdb.AllPosition, count uint64) fetchFunc {
 	return func(call callContext, c *esdb.Client, put func(serverMessage) error) (err error) {
 		var r *esdb.ReadStream
@@ -186,9 +190,10 @@ func readEvents(name string, direction esdb.Direction, stream esdb.StreamPositio
 // allEvents is the count of a read without a limit.
 const allEvents = math.MaxInt64
 
-// subscribeAll subscribes to the events of all streams behind a position. A
-// subscription has no end: the fetch ends with an error, never with io.EOF. The server
-// sends a checkpoint after each searchWindow events that the filter excludes.
+// subscribeAll returns a fetchFunc that subscribes to the events of all streams behind
+// a position. A subscription has no end: the fetch ends with an error, never with
+// io.EOF. The server sends a checkpoint after each searchWindow events that the filter
+// excludes.
 func subscribeAll(after events.Position, filter *esdb.SubscriptionFilter) fetchFunc {
 	return func(call callContext, c *esdb.Client, put func(serverMessage) error) error {
 		from := esdb.AllPosition(esdb.Start{})

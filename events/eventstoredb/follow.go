@@ -43,22 +43,23 @@ func (s *Store) Follow(ctx context.Context, after events.Position, options ...ev
 // breaks and when the lifetime of the subscription is over. The goroutine of the loop
 // owns it.
 //
-// Invariant: every event up to seen was yielded or excluded, and no event behind seen
-// was. Each new subscription begins behind seen, so no entry is lost or yielded
-// twice.
+// Invariant: every event up to the position seen was yielded or excluded, and no event
+// behind seen was yielded. Each new subscription begins behind seen, so no entry is
+// lost or yielded twice.
 //
-// CaughtUp needs more than the server's message, which says only that the
-// subscription reached the end of the log once. When no message is waiting, the
-// follower reads the log backward from its end down to seen (scanTail). If it finds
-// no entry that the follower must still yield, it has caught up.
+// The server's message that a subscription has caught up is not enough to call
+// CaughtUp: it says only that the subscription reached the end of the log once. When no
+// message is waiting, the follower reads the log backward from its end to seen
+// (scanTail). If it finds no entry that it must still yield, it has caught up.
 type logFollower struct {
 	store     *Store
 	following events.Following
 	yield     func(events.Entry) bool
 	backoff   retryBackoff
 
-	// delivered is the position of the last record yielded or excluded; at first, the
-	// position where the follower began. CaughtUp is called with it.
+	// delivered is the position of the last record that was yielded or excluded, and
+	// before the first one the position where the follower began. It is the argument of
+	// CaughtUp.
 	delivered events.Position
 	// seen is the position up to which every event was yielded or excluded, events of
 	// other streams included.
@@ -107,9 +108,9 @@ func (f *logFollower) run(ctx context.Context) error {
 // the follower subscribes again at once.
 var errLifetimeOver = errors.New("subscription is renewed")
 
-// subscribe handles the messages of one subscription until it ends, and returns the
-// reason, which is never nil. When the subscription has caught up and no message is
-// waiting, it calls reportCaughtUp.
+// subscribe handles the messages of one subscription until the subscription ends, and
+// returns the reason of the end, which is never nil. Whenever the subscription has
+// caught up and no message is waiting, it calls reportCaughtUp.
 func (f *logFollower) subscribe(ctx context.Context) error {
 	fetch := f.store.startFetch(ctx, subscribeAll(f.seen, f.store.serverFilter(f.following.Filter)))
 	defer fetch.stop()
@@ -206,9 +207,9 @@ func (f *logFollower) handle(ctx context.Context, m serverMessage) error {
 	return nil
 }
 
-// reportCaughtUp calls CaughtUp if no entry that passes the filter follows the events
-// seen, and the position has changed since the last call. It reads the end of the
-// log, because a live subscription sends no message for it.
+// reportCaughtUp calls CaughtUp if no entry behind seen passes the filter, and the
+// position has changed since the last CaughtUp. It reads the end of the log to find
+// out, because a subscription that has caught up sends no message for excluded records.
 func (f *logFollower) reportCaughtUp(ctx context.Context) error {
 	f.checkEnd = false
 	tail, err := f.scanTail(ctx)
@@ -253,9 +254,9 @@ type logTail struct {
 // last record of the ledger. Beyond them it uses the position of the last event seen.
 const maxLookback = 256
 
-// scanTail reads the log backward from its end to the last event seen and, if the
-// follower excludes records, further to the last record of the ledger, since that is
-// the position of CaughtUp. It reads one event first, which suffices if the log has
+// scanTail reads the log backward from its end to the last event seen. If the follower
+// excludes records, scanTail continues to the last record of the ledger, whose position
+// is the argument of CaughtUp. It first reads one event, which suffices if the log has
 // not grown, and then 64 at a time.
 func (f *logFollower) scanTail(ctx context.Context) (tail logTail, err error) {
 	next, count, foreign := esdb.AllPosition(esdb.End{}), uint64(1), 0

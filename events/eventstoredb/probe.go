@@ -34,18 +34,18 @@ type Node struct {
 	// Address is HOST:PORT.
 	Address string
 	// Named is set if the connection string names the node. Otherwise another node
-	// reported it.
+	// reported this node.
 	Named bool
-	// Dials are the connections to each address of its name. Empty: Err gives the
-	// reason why the name has no address.
+	// Dials has a result for each address of the node's name. Empty: the name has no
+	// address, for the reason in Err.
 	Dials []DialResult
 	// Version is the server version. Empty: the node does not report it.
 	Version string
 	// Members are the members of the cluster, as the node reports them. Nil: it
 	// reports no members.
 	Members []Member
-	// Skew is the difference of its clock to that of this machine. Nil: it reports no
-	// time.
+	// Skew is the difference of the clock of the node to the clock of this machine.
+	// Nil: the node reports no time.
 	Skew *Skew
 	// Err is the reason for which Open cannot use the node: ErrUnreachable, ErrTLS,
 	// ErrCertificate, ErrForeign, ErrRefused, ErrTooOld or ErrPreRelease. Nil: it can.
@@ -73,12 +73,12 @@ type Member struct {
 }
 
 // Probe describes every node that a connection string names, and every live node that
-// these report, in parallel. The steps of a node follow each other, and the first
-// failure is its Err: resolve its name, connect to each address, check TLS and
-// HTTP/2, query the server version and the clock, query the cluster members. It sends
-// no credentials. It returns ErrBadAddress for an invalid connection string; every
-// other error is the Err of a Node. The named nodes come first, in the order of the
-// connection string.
+// those nodes report. It probes the nodes in parallel. The steps for one node are:
+// resolve its name, connect to each address, check TLS and HTTP/2, query the server
+// version and the clock, query the cluster members. The first step that fails ends the
+// probe of the node and gives its Err. Probe sends no credentials. It returns
+// ErrBadAddress for an invalid connection string, and no other error. The nodes that
+// the connection string names come first, in the order of the connection string.
 func Probe(ctx context.Context, connectionString string, v ProbeConfig) ([]Node, error) {
 	config, err := parseConnectionString(connectionString, slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -86,8 +86,8 @@ func (s *Store) mayAppend(ctx context.Context, probe events.Record) error {
 }
 
 // refusal returns nil if err shows that the server permits the probe: err is nil, or
-// of the class allowed. Otherwise it returns err, in the form of classify if it is
-// permanent.
+// has the class allowed. Otherwise it returns err. A permanent err is returned as
+// classify wraps it.
 func refusal(err error, allowed errorClass) error {
 	switch class, classified := classify(err); {
 	case err == nil || class == allowed:

@@ -34,10 +34,10 @@ func (s *Store) Scan(ctx context.Context, q events.Query) iter.Seq2[events.Entry
 	})
 }
 
-// scanForward yields the entries behind q.After, through q.Through or the end of the
-// log at the start of the scan. It uses a subscription, because the server filters
-// subscriptions and not reads, and ends it at that position. It may leave out records
-// that are appended after its start.
+// scanForward yields the entries behind q.After. It ends at q.Through, or at the end
+// that the log had when the scan started. It uses a subscription, because the server
+// filters subscriptions and not reads. It may leave out records that are appended after
+// its start.
 func (s *Store) scanForward(ctx context.Context, q events.Query, yield func(events.Entry) bool) error {
 	end, err := s.lastPosition(ctx)
 	if err != nil {
@@ -148,8 +148,8 @@ func (s *Store) scanBackward(ctx context.Context, q events.Query, yield func(eve
 	return wrapUnlessCancelled(ctx, "read backward", err)
 }
 
-// wrapUnlessCancelled wraps an error with the action, unless the error is the cause
-// of ctx. It returns nil for nil.
+// wrapUnlessCancelled adds the text action to err, unless err is the cause of ctx. It
+// returns nil for a nil err.
 func wrapUnlessCancelled(ctx context.Context, action string, err error) error {
 	if err == nil || context.Cause(ctx) != nil && errors.Is(err, context.Cause(ctx)) {
 		return err

@@ -44,10 +44,10 @@ type sharedClient struct {
 	}
 }
 
-// acquire counts a call and locks handleMu, and returns true. If the client is
-// retired, it returns false and does neither. It waits while another call requests
-// the connection. The caller unlocks handleMu through its handleLock and calls
-// release at the end of the call.
+// acquire counts a call, locks handleMu and returns true. For a retired client it
+// neither counts nor locks, and returns false. It waits while another call requests the
+// connection. The caller unlocks handleMu through its handleLock, and calls release at
+// the end of the call.
 func (c *sharedClient) acquire() bool {
 	if c.isRetired() {
 		return false // the holder of handleMu may be blocked
@@ -80,8 +80,9 @@ func (c *sharedClient) retire() {
 	c.retireNow()
 }
 
-// retireNow is retire without the wait. The log handler of the client uses it, because
-// a request for the connection may itself wait for the log handler to return.
+// retireNow retires the client as retire does, but does not wait. The log handler of
+// the client uses it, because a request for the connection may itself wait for the log
+// handler to return.
 func (c *sharedClient) retireNow() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,9 +137,10 @@ func (c *sharedClient) checkMovedVersion() error {
 	return checkVersion(*version)
 }
 
-// A handleLock is the lock of handleMu that one call has acquired: the exclusive right
-// to request the connection of the client. The client's first use of the context
-// releases it, or else the end of the call does. The second release has no effect.
+// A handleLock is the lock that one call has on handleMu: the exclusive right to
+// request the connection of the client. It is released when the client first reads the
+// deadline of the call's context, or else at the end of the call. A second release has
+// no effect.
 type handleLock struct {
 	client   *sharedClient
 	released atomic.Bool
@@ -156,10 +158,11 @@ func (t *handleLock) release() bool {
 	return true
 }
 
-// A handleContext releases the handleLock when the client reads its deadline. The
-// client reads it as soon as it has the connection, so the request for the connection
-// is over then. If the client has moved to another node by then, the context cancels
-// the call: the next call checks the version of that node.
+// A handleContext releases the handleLock of a call when the client reads the deadline.
+// The client reads the deadline as soon as it has the connection, so the request for
+// the connection is over at that time. If the client has moved to another node in the
+// meantime, the context cancels the call, and the next call checks the version of the
+// new node.
 type handleContext struct {
 	context.Context
 	lock   *handleLock
@@ -177,9 +180,9 @@ func (e handleContext) Deadline() (time.Time, bool) {
 	return e.Context.Deadline()
 }
 
-// translateError returns the error that the caller of a call receives, and retires a
-// client that cannot be used again. If the call never got the connection, no record
-// was sent: the error wraps errNoNode, and the client is dead.
+// translateError returns the error for the caller of a call, and retires a client that
+// cannot be used again. If the call never got the connection, no record was sent and
+// the client is dead; the returned error then wraps errNoNode.
 func (c *sharedClient) translateError(ctx context.Context, lock *handleLock, err error) error {
 	switch {
 	case err == nil:

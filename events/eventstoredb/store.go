@@ -71,8 +71,8 @@ type Store struct {
 	connector       *connector
 	// workers run the requests of appends.
 	workers *workerPool
-	// tasks counts the goroutines of the store. It is added to under mu, so that
-	// Close does not miss one.
+	// tasks counts the goroutines of the store. Goroutines are added while mu is held,
+	// so that Close does not miss one.
 	tasks sync.WaitGroup
 	// closed ends with events.ErrClosed, by cancel, when the store closes.
 	closed   context.Context
@@ -168,9 +168,9 @@ func describeNodes(c *esdb.Configuration) string {
 	return address + " " + security
 }
 
-// loadEnd reads the end of the log. For a user who may not read all streams it
-// returns ErrForbidden with requireReadAll; otherwise it leaves the end unknown and
-// returns nil. Only Open calls it.
+// loadEnd reads the end of the log. If the user may not read all streams, loadEnd
+// returns ErrForbidden when requireReadAll is set; otherwise it leaves the end unknown
+// and returns nil. Only Open calls it.
 func (s *Store) loadEnd(ctx context.Context, requireReadAll bool) error {
 	end, err := s.lastPosition(ctx)
 	if requireReadAll {
@@ -203,9 +203,8 @@ func (s *Store) advanceEnd(p events.Position) {
 	}
 }
 
-// knownEnd returns the known end of the log. It returns false if the end is not
-// known, since the user may not read all streams; every append then reads its stream
-// back.
+// knownEnd returns the known end of the log. It returns false if the end is unknown
+// because the user may not read all streams. Every append then reads its stream back.
 func (s *Store) knownEnd() (events.Position, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,8 +223,8 @@ func (s *Store) startTask() bool {
 	return true
 }
 
-// withStoreLifetime returns a context that ends with ctx, and with the cause
-// events.ErrClosed when the store closes, and a function that releases it.
+// withStoreLifetime returns a context and a function that releases it. The context ends
+// with ctx. It also ends, with the cause events.ErrClosed, when the store closes.
 func (s *Store) withStoreLifetime(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.closed, func() { cancel(context.Cause(s.closed)) })

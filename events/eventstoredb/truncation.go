@@ -8,12 +8,12 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// errAllHidden is the error for a stream that exists and whose records the server
-// hides all, because of $maxAge or $maxCount in the metadata of the stream.
+// errAllHidden is the error for an existing stream of which the server hides every
+// record, because of $maxAge or $maxCount in the metadata of the stream.
 var errAllHidden = fmt.Errorf("%w: %w: no record of it is left", events.ErrDamaged, ErrDeleted)
 
-// gapError returns an ErrDeleted that names the missing revisions: those after before
-// and below next.
+// gapError returns an ErrDeleted that names the missing revisions: greater than before
+// and less than next.
 func gapError(before, next events.Revision) error {
 	subject := fmt.Sprintf("revisions %d to %d are", before+1, next-1)
 	if before+2 == next {

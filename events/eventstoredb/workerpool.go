@@ -11,9 +11,9 @@ import (
 const maxIdleWorkers = 64
 
 // A workerPool runs tasks on goroutines that it reuses. A new goroutine for every
-// append would grow its stack through the layers of gRPC each time. A worker ends
-// after a task if maxIdleWorkers others wait, and all idle workers end when the store
-// closes. It is safe for concurrent use.
+// append would grow its stack through the layers of gRPC each time. A worker ends after
+// a task if maxIdleWorkers other workers are idle. All idle workers end when the store
+// closes. A workerPool is safe for concurrent use.
 type workerPool struct {
 	// closed ends when the store closes.
 	closed context.Context
@@ -25,8 +25,8 @@ type workerPool struct {
 	idle atomic.Int32
 }
 
-// newWorkerPool returns a pool without workers. Its workers end when the context
-// closed ends, and each of them counts as one of tasks.
+// newWorkerPool returns a pool without workers. The workers end when the context closed
+// ends. The WaitGroup tasks counts each worker.
 func newWorkerPool(closed context.Context, tasks *sync.WaitGroup) *workerPool {
 	return &workerPool{closed: closed, tasks: tasks, queue: make(chan func())}
 }

@@ -44,10 +44,10 @@ func readFast(r *events.Record, metadata []byte) bool {
 	return ok
 }
 
-// otherMembers returns the metadata of a record from tail, the custom metadata behind
-// the value of $ledger: an object with the members that follow. The object is newly
-// allocated. otherMembers returns false if tail is not the end of a valid object, or
-// may contain another $ledger.
+// otherMembers returns the metadata of a record as a newly allocated JSON object. tail
+// is the custom metadata behind the value of $ledger: the members that follow, and the
+// end of the object. otherMembers returns false if tail is not valid, or may contain
+// another $ledger.
 func otherMembers(tail []byte) ([]byte, bool) {
 	if string(tail) == "}" {
 		return []byte("{}"), true

@@ -66,9 +66,9 @@ func FromRecord(r events.Record) (RawEvent, error) {
 	return f, nil
 }
 
-// ForeignEvent converts a record back to the event that another program wrote, an
-// event without $ledger. It returns false if no such event maps to the record. It
-// ignores the time of the record, because a client sends an event without a time.
+// ForeignEvent converts a record back to the event that another program wrote, an event
+// without $ledger. It returns false if the record comes from no such event. It ignores
+// the time of the record, because a client sends an event without a time.
 func ForeignEvent(r events.Record) (RawEvent, bool) {
 	if r.Version != 1 {
 		return RawEvent{}, false
@@ -97,9 +97,9 @@ func wrapMetadata(r events.Record) []byte {
 	return appendMetadata(append(b, '"'), metadata)
 }
 
-// appendMetadata closes the value of $ledger in b and adds the metadata of a record.
-// If canEmbed is true for them, they become further members of the object; otherwise
-// they become the base64 member m of $ledger.
+// appendMetadata adds the metadata of a record to b, and closes the value of $ledger in
+// b. Metadata for which canEmbed is true become further members of the object. Other
+// metadata become the base64 member m of $ledger.
 func appendMetadata(b, metadata []byte) []byte {
 	if !canEmbed(metadata) {
 		b = append(b, `,"m":"`...)
@@ -127,8 +127,8 @@ func tagContentType(metadata []byte, declared string) []byte {
 	return appendMetadata(append(b, '"'), metadata)
 }
 
-// untagContentType is the inverse of tagContentType. ok is false for metadata that
-// differ in any byte from the form that tagContentType writes.
+// untagContentType is the inverse of tagContentType. ok is false if the metadata differ
+// in any byte from the form that tagContentType writes.
 func untagContentType(metadata []byte) (original []byte, declared string, ok bool) {
 	text, ok := bytes.CutPrefix(metadata, []byte(typePrefix))
 	if !ok {
@@ -176,9 +176,9 @@ func canEmbed(metadata []byte) bool {
 }
 
 // mayHaveLedgerKey reports whether metadata may have a member $ledger. It does not
-// parse them, but searches for the name and for backslashes. False is certain. True
-// may be a mistake: the name may be in a value, and an escape sequence may spell
-// another text.
+// parse the metadata; it searches for the name and for backslashes. If it returns
+// false, there is no such member. If it returns true, the name may also be in a value,
+// and an escape sequence may spell another text.
 func mayHaveLedgerKey(metadata []byte) bool {
 	return bytes.Contains(metadata, []byte(LedgerKey)) || bytes.IndexByte(metadata, '\\') >= 0
 }
@@ -190,11 +190,11 @@ type ledgerMember struct {
 	Metadata *string `json:"m"`
 }
 
-// Record returns the record of an event. own is true if the custom metadata have a
-// $ledger. An event of another program has no $ledger; its record has version 1 and
-// the time Created. Record returns events.ErrDamaged for an event that is not a valid
-// record, and for a $ledger that FromRecord does not write, for example without a
-// version. The record shares the data of the event.
+// Record returns the record of an event. The result own is true if the custom metadata
+// have a $ledger. An event of another program has no $ledger; its record has version 1
+// and the time Created. Record returns events.ErrDamaged for an event that is not a
+// valid record, and for a $ledger that FromRecord does not write, for example one
+// without a version. The record shares the data of the event.
 func (f RawEvent) Record() (r events.Record, own bool, err error) {
 	r = events.Record{Kind: f.Type, Data: f.Data}
 	r.ID = domain.EventIDFromBytes(f.ID)
@@ -211,8 +211,8 @@ func (f RawEvent) Record() (r events.Record, own bool, err error) {
 	return r, own, nil
 }
 
-// parse sets the version, time and metadata of a record with a JSON decoder, and
-// reports whether there is a $ledger.
+// parse sets the version, time and metadata of r with a JSON decoder. The result own
+// reports whether the custom metadata have a $ledger.
 func (f RawEvent) parse(r *events.Record) (own bool, err error) {
 	members, own := f.parseMembers()
 	if own {
