@@ -12,10 +12,10 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// A BlobReader reads one blob and holds at most one chunk of it in memory. Read and
-// Seek share an offset and belong to one goroutine; ReadAt is safe for concurrent
-// use. If the blob is dropped or pruned while the reader is open, reads return the
-// error that Open would return. The caller closes it.
+// A BlobReader reads one blob and holds at most one chunk of it in memory. Read and Seek
+// share an offset and belong to one goroutine; ReadAt is safe for concurrent use. If the
+// blob is dropped or pruned while the reader is open, reads return the error that
+// [Store.Open] would return. The caller closes the reader.
 type BlobReader struct {
 	store  *Store
 	header blobHeader  // as of Open

@@ -59,8 +59,9 @@
 // A Store is safe for concurrent use. A BlobReader belongs to one goroutine, except its
 // ReadAt, which is safe for concurrent use. Keep calls the reader on the goroutine of its
 // caller, and hashes on a second goroutine, which it joins. The store holds no lock while
-// it calls a reader, the body of a loop or the function given to Sweep. While Snapshot runs its
-// function before, Confirm, Drop and Prune wait. The lock order is updates, handle, mu.
+// it calls a reader, the body of a loop or the function given to Sweep. Confirm, Drop and
+// Prune wait while Snapshot copies the store and calls the function that its caller
+// passed. The lock order is updates, handle, mu.
 //
 // # Errors
 //

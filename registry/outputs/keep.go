@@ -267,9 +267,9 @@ func readFull(ctx context.Context, r io.Reader, p []byte) (n int, err error) {
 }
 
 // An asyncDigester computes the digest of chunks. Hashing takes about as long as
-// writing, so from the second chunk on a goroutine hashes while the caller writes. A
-// single chunk is hashed by end, without a goroutine. The caller must call end. The
-// zero value is ready.
+// writing, so from the second chunk on a goroutine hashes while the caller writes. If
+// there is only one chunk, the method end hashes it, without a goroutine. The caller
+// must call end. The zero value is ready.
 type asyncDigester struct {
 	count      *Digester
 	first      []byte        // the first chunk, until there is a goroutine

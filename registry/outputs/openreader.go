@@ -13,11 +13,11 @@ import (
 )
 
 // OpenReader opens the store in the folder dir read-only, as it is now, and changes
-// nothing in the folder. A missing folder, or one without a database, is an empty
-// store. Methods that write return an [ErrReadOnly]. If a writer has the store open,
-// OpenReader returns an [ErrInUse]. A writer that opens the store later does not change
-// the reader's view; it shares the lock as embedded.OpenReader does. The caller closes
-// the store.
+// nothing in the folder. A missing folder, or one without a database, is an empty store.
+// Methods that write return an [ErrReadOnly]. If a writer has the store open, OpenReader
+// returns an [ErrInUse]. A writer that opens the store later does not change the
+// reader's view. Readers and writers share the lock of the folder as with
+// embedded.OpenReader. The caller closes the store.
 func OpenReader(ctx context.Context, dir string, cfg Config) (*Store, error) {
 	storage := cmp.Or(cfg.FS, pebblefiles.Disk)
 	s, p, err := pebblefiles.ReadPinned(ctx, storage, storage.PathJoin(dir, "LOCK"), dir, func(p *pebblefiles.Pinned) (*Store, error) {

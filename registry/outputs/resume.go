@@ -9,8 +9,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// newResumer returns the Resumer of the store, whose Run resumes it after each failed
-// write for lack of room.
+// newResumer returns the Resumer of the store. Its method Run resumes the store after
+// each write that failed because the disk was full or too many files were open.
 func (s *Store) newResumer() *pebblefiles.Resumer {
 	return &pebblefiles.Resumer{
 		FailStop:     s.failStop,

@@ -8,11 +8,12 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// Snapshot creates the folder dir and copies the store into it. The parent of dir
-// must exist, outside the folder of the store. The copy can be opened as a store.
-// Snapshot first calls before, and returns an error of before. From that call until
-// the copy is complete, Confirm, Drop and Prune wait. So the copy has every blob to
-// which the log referred when before ran. Keep and reads continue meanwhile.
+// Snapshot creates the folder dir and copies the store into it. The parent of dir must
+// exist, outside the folder of the store. The copy can be opened as a store. Snapshot
+// first calls the function before. If before fails, Snapshot returns its error. From the
+// call of before until the copy is complete, Confirm, Drop and Prune wait. So the copy
+// has every blob to which the log referred when before ran. Keep and reads continue
+// meanwhile.
 func (s *Store) Snapshot(ctx context.Context, dir string, before func() error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -31,9 +32,9 @@ func (s *Store) Snapshot(ctx context.Context, dir string, before func() error) e
 	return nil
 }
 
-// Compact frees the space of dropped and pruned blobs while the store is in use. The
-// last files go when the store is closed. It returns an [ErrBroken] as soon as a write
-// of the database fails.
+// Compact frees the space of dropped and pruned blobs while the store is in use. Some
+// old files may stay until the store is closed. Compact returns an [ErrBroken] as soon
+// as a write of the database fails.
 func (s *Store) Compact(ctx context.Context) error {
 	ctx, cancel := s.failStop.Context(ctx)
 	defer cancel()
