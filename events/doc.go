@@ -7,7 +7,7 @@
 // sequence of records about one process, layer or session; its length is its
 // [Revision]. All streams of a store share one order, in which each record has a
 // [Position]. An [Entry] is a record with its stream, revision and position; an
-// [Envelope] is an event with them.
+// [Envelope] is an event with the same.
 //
 // A [Store] stores records. A [Ledger] is a Store with typed events, a mint of
 // IDs and a clock. A [Draft] is an event whose ID and time are fixed before it is

@@ -142,8 +142,8 @@ func forgetsOlderAppends() Harness {
 	return x.harness()
 }
 
-// restartsPositions counts positions from 1 again after it is reopened. base is the
-// number of entries at the last Close.
+// restartsPositions counts positions from 1 again after the store is reopened. base is
+// the number of entries at the last Close.
 func restartsPositions() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	base := uint64(0)

@@ -84,8 +84,8 @@ const LockWait = 20 * time.Second
 
 // Lock locks a file for a writer. It waits up to LockWait for readers, which share the
 // lock while they open a database. It does not wait for another writer. While Lock
-// waits, it announces itself, and readers that arrive then wait until the writer had the
-// lock, for at most a second.
+// waits, it announces the writer, and readers that arrive later let the writer go first,
+// for at most a second.
 //
 // If the function waiting is not nil, Lock calls it once, after a second. Lock returns
 // ErrLocked if another writer has the lock, ErrReading if readers keep it for LockWait,

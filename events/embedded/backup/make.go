@@ -493,10 +493,11 @@ func readManifest(storage vfs.FS, dir string) (b Manifest, err error) {
 // A Component is other data that a backup includes, such as the outputs to which records
 // refer.
 type Component interface {
-	// Snapshot creates the folder dir with an immutable copy of the component's
-	// data. It first calls before, and returns an error of before. The component
-	// removes no data from that call until the copy is complete. So the copy has
-	// all data to which the records refer that before copied.
+	// Snapshot creates the folder dir with an immutable copy of the component's data. It
+	// first calls the function before, which copies the records. If before fails,
+	// Snapshot returns its error. From the call of before until the copy is complete, the
+	// component removes no data. So the copy has all data to which the copied records
+	// refer.
 	Snapshot(ctx context.Context, dir string, before func() error) error
 }
 

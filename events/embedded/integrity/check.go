@@ -128,8 +128,8 @@ func (k *check) run(ctx context.Context) error {
 }
 
 // lock inspects the folder and takes the shared lock, which excludes writers. If the
-// lock cannot be shared, the check continues without it. A missing FORMAT file or
-// database is reported as a finding. It returns events.ErrInUse if a writer has the
+// lock cannot be shared, the check continues without a lock. lock reports a missing
+// FORMAT file or database as a finding. It returns events.ErrInUse if a writer has the
 // lock. The caller closes the lock.
 func (k *check) lock() (io.Closer, error) {
 	f := &storedir.Dir{FS: k.FS, Path: k.dir}
@@ -188,8 +188,8 @@ func (k *check) flush() {
 }
 
 // checkFiles checks all files of the database and reports each damage. It keeps the
-// damages, so that the later phases skip the damaged bytes. It returns only the cause
-// of ctx or an error of listing.
+// damages, so that the later phases skip the damaged bytes. It returns an error only if
+// ctx ends or the files cannot be listed.
 func (k *check) checkFiles(ctx context.Context) error {
 	dir := k.FS.PathJoin(k.dir, storedir.LogName)
 	list, err := pebblefiles.List(k.FS, dir)

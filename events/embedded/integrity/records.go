@@ -135,9 +135,9 @@ func (k *check) hole(from, through uint64, detail string) {
 	k.report(Finding{Position: events.NewPosition(from, from), Through: events.NewPosition(through, through), Detail: detail})
 }
 
-// record verifies one record, compares its revision with the length of its stream,
-// and adds it to the sums and the digest. It reports a record that it cannot decode
-// as a hole.
+// record verifies one record, compares its revision with the length of its stream, and
+// adds it to the sums and the digest. If it cannot decode the record, it calls hole,
+// which reports the record as unreadable.
 func (k *check) record(value []byte, seq uint64, digest *events.Digest) {
 	e, err := layout.Decode(value, seq)
 	if err != nil {

@@ -75,8 +75,8 @@ func FinishSum(value uint32, seq uint64) uint32 {
 }
 
 // A RawRecord is an encoded record without its sum. Its methods read the fields in
-// place; ParseRecord has checked that they lie within it. The caller of ParseRecord
-// owns the bytes.
+// place; ParseRecord has checked that the fields lie within the record. The caller of
+// ParseRecord owns the bytes.
 type RawRecord []byte
 
 // ParseRecord returns a value as a RawRecord that shares its bytes. It checks only

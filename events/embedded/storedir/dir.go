@@ -76,8 +76,8 @@ type Dir struct {
 	Lock  io.Closer // set by Acquire
 	Fresh bool      // Inspect: the store does not exist yet; Publish writes its FORMAT file
 
-	// Before is the owner file that Open found. It is not zero only if the previous
-	// process did not call Close.
+	// Before is the content of the owner file that Open found. It is zero unless the
+	// previous process ended without a call of Close.
 	Before OwnerRecord
 }
 
@@ -408,8 +408,7 @@ func (f *Dir) readUpTo(name string, most int64) ([]byte, error) {
 	return text, errors.Join(err, file.Close())
 }
 
-// HoldsLog reports whether the folder has a database, which it recognizes by a
-// manifest.
+// HoldsLog reports whether the folder has a database: a database always has a manifest.
 func (f *Dir) HoldsLog() bool {
 	list, err := pebblefiles.List(f.FS, f.PathOf(LogName))
 	for _, one := range list {

@@ -6,16 +6,18 @@
 // owner file; [Dir.Close] removes the owner file and unlocks it. [Holder] reports which
 // process has a folder open.
 //
-// FORMAT is written last, after the database is durable. In a folder with FORMAT.new and
-// without FORMAT a process was creating a store; it has no records. Into a folder with
-// RESTORING a backup is being restored. [Dir.Inspect] distinguishes these folders, a
-// store, and a folder with other files. It changes no file.
+// FORMAT is written last, after the database is durable. A folder with FORMAT.new and
+// without FORMAT is a store whose creation has not finished; it has no records. A folder
+// with RESTORING and without FORMAT is the target of a restore that has not finished.
+// [Dir.Inspect] distinguishes these folders, a store, and a folder with other files. It
+// changes no file.
 //
 // # Promises
 //
 //   - A folder that is not a store, is incomplete or has a newer format stays unchanged.
-//   - A store that a kill or a power cut interrupted in its creation is created again, and
-//     one whose FORMAT is lost keeps its database.
+//   - If a kill or a power cut interrupts the creation of a store, the next Open creates
+//     it again.
+//   - A store whose FORMAT is lost keeps its database.
 //   - At most one process has a folder open for writing.
 //
 // # Concurrency
