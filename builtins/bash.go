@@ -68,9 +68,9 @@ func (s bashTool) tool() (domain.Tool, error) {
 }
 
 // run executes one call. It opens the working directory, asks for permission for every
-// command and file in the line, and starts the shell in the directory that it opened. If
-// the context ends first, run reports the end of the output as progress and returns the
-// cause of the context.
+// command and file in the line, and starts the shell in the opened directory. If the
+// context ends first, run reports the last part of the output as progress and returns
+// the cause of the context.
 func (s bashTool) run(ctx context.Context, in bashArgs, inv domain.Invocation) (bashResult, error) {
 	if strings.ContainsRune(in.Command, 0) {
 		return bashResult{}, domain.Fail("Unable to execute command: it holds a NUL, which no shell can be given")

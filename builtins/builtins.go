@@ -177,8 +177,9 @@ type acquiredPath struct {
 	approvedContent []byte
 }
 
-// acquire opens a path before permission is requested. It keeps an open error for later,
-// because the error would tell the model about a path that it may not read.
+// acquire opens a path before permission is requested. It does not return an error of
+// opening but stores it, because the error would tell the model about a path that it
+// may not read.
 func (c Config) acquire(target workspace.ResolvedPath) *acquiredPath {
 	handle, err := target.Acquire()
 	return &acquiredPath{resolved: target, handle: handle, openErr: err}
@@ -224,16 +225,16 @@ func (c Config) assertExternal(ctx context.Context, inv domain.Invocation, h *ac
 	return c.assertPermission(ctx, inv, h, permission.Ask{Action: actionExternal, Resources: []string{t.External}, Save: save, Metadata: metadata})
 }
 
-// assertPermission asks for permission and sets h.personAsked if rules and approvals
-// leave the request to the Approver.
+// assertPermission asks for permission. It sets h.personAsked if rules and approvals do
+// not decide the request, so that the Approver decides it.
 func (c Config) assertPermission(ctx context.Context, inv domain.Invocation, h *acquiredPath, ask permission.Ask) error {
 	h.personAsked = h.personAsked || c.Permission.Check(inv, ask).Effect == domain.Ask
 	return c.Permission.Assert(ctx, inv, ask)
 }
 
-// assertOne asks for an action on one resource. metadata is encoded as JSON into the
+// assertOne asks for an action on one resource. It stores metadata as JSON in the
 // record of the request. The answer "always" allows the action on every resource from
-// then on. preview returns the text that a person sees; it may be nil.
+// then on. show returns the preview that a person sees; it may be nil.
 func (c Config) assertOne(ctx context.Context, inv domain.Invocation, h *acquiredPath, action, resource string, metadata any, show func(context.Context) (domain.Preview, error)) error {
 	data, err := json.Marshal(metadata)
 	if err != nil {
@@ -248,8 +249,9 @@ func failure(err error, format string, args ...any) error {
 	return domain.Fail("%s: %s", fmt.Sprintf(format, args...), rootCause(err))
 }
 
-// rootCause unwraps the errors of the operating system, such as *fs.PathError, and
-// returns the innermost one. Their texts repeat paths that the model did not write.
+// rootCause unwraps errors of the operating system, such as *fs.PathError, and returns
+// the innermost error. The texts of the outer errors repeat paths that the model did
+// not write.
 func rootCause(err error) error {
 	type pathUnusable interface{ Timeout() bool }
 	for {

@@ -58,8 +58,8 @@ func diff(file, before, after string) diffResult {
 	return d
 }
 
-// renumber adds the number by to both line numbers in the header of a hunk. The numbers
-// count from the compared part, and by is the number of lines before it.
+// renumber adds the number by to both line numbers in header, the header of a hunk. The
+// parameter by is the number of lines before the compared part of the text.
 func renumber(header string, by int) string {
 	fields := strings.Fields(header) // @@ -1,2 +1,3 @@
 	for i, field := range fields {
@@ -72,8 +72,9 @@ func renumber(header string, by int) string {
 	return strings.Join(fields, " ") + "\n"
 }
 
-// commonLines returns the sizes of the common prefix and suffix of two texts in lines, without the
-// lines that a diff shows as context.
+// commonLines returns the sizes, in bytes, of the whole lines that two texts have in
+// common at their beginning and at their end. It leaves out the lines that a diff shows
+// as context.
 func commonLines(a, b string) (head, tail int) {
 	n := min(len(a), len(b))
 	for head < n && a[head] == b[head] {

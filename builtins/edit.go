@@ -115,10 +115,10 @@ func readEditable(h *workspace.Handle) ([]byte, error) {
 	return before, err
 }
 
-// previewEdit returns the diff that a person decides about, and stores the content that
-// it is based on. If the edit cannot be applied, the preview states the reason and both
-// texts: the permission is requested all the same, because a failure before the decision
-// would reveal the content of a file that the model may not read.
+// previewEdit returns the diff that a person decides about, and stores the content from
+// which it made the diff. If the edit cannot be applied, the preview states the reason
+// and both texts. Permission is requested even then, because a failure before the
+// decision would reveal the content of a file that the model may not read.
 func previewEdit(held *acquiredPath, in editArgs) domain.Preview {
 	var before []byte
 	err := held.openErr
@@ -183,9 +183,9 @@ func applyEdit(content string, in editArgs) (string, int, error) {
 	return text, n, nil
 }
 
-// matchLineEnds converts both texts of an edit to the line ends of the file. In a file
-// with LF and CRLF, the texts stay as they are if before occurs in it, and are converted
-// to CRLF otherwise.
+// matchLineEnds converts before and after, the two texts of an edit, to the line ends
+// of text, the content of the file. If text has both LF and CRLF, matchLineEnds returns
+// them unchanged if before occurs in text, and otherwise converts them to CRLF.
 func matchLineEnds(text, before, after string) (string, string) {
 	const lf, crlf = "\n", "\r\n"
 	unix := func(s string) string { return strings.ReplaceAll(s, crlf, lf) }
@@ -211,7 +211,7 @@ func newFileChange(file, before, after string) fileChange {
 const (
 	// previewLines is the number of lines of each side that the model reads after an edit.
 	previewLines = 6
-	// previewRunes is the length of these lines in runes.
+	// previewRunes is the maximum length of each of these lines, in runes.
 	previewRunes = 240
 )
 

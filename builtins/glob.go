@@ -47,8 +47,8 @@ const maxResults = 100_000
 // returns, in bytes of JSON.
 const maxResultBytes = 16 << 20
 
-// resultLimit returns the limit of a call: the given one up to maxResults, or maxResults
-// for zero.
+// resultLimit returns the limit of a call: limit, but at most maxResults. Zero means
+// maxResults.
 func resultLimit(limit int) int {
 	if limit == 0 {
 		return maxResults
@@ -126,8 +126,8 @@ func (c Config) lister() fileLister { return fileLister{c.Workspace, c.SearchPro
 
 // acquireDirectory resolves and opens the directory at the path where; an empty path is
 // the workspace. It asks for external_directory if the directory lies outside the
-// workspace. It returns a pathUnusable if the path cannot be resolved or opened, and the
-// error of the permission unchanged. The caller releases the result.
+// workspace. If the path cannot be resolved or opened, it returns a pathUnusable. It
+// returns an error of the permission unchanged. The caller releases the result.
 func (c Config) acquireDirectory(ctx context.Context, inv domain.Invocation, where string) (*acquiredPath, error) {
 	if where == "" {
 		where = "."

@@ -48,9 +48,9 @@ type grepMatch struct {
 
 // The limits of a search for text.
 const (
-	// maxSubmatches is the number of submatches that are returned for one line.
+	// maxSubmatches is the maximum number of submatches that are returned for one line.
 	maxSubmatches = 100
-	// maxMatchRunes is the length of a returned line in runes.
+	// maxMatchRunes is the maximum length of a returned line, in runes.
 	maxMatchRunes = 2000
 	// maxGrepFile is the maximum size of a searched file, in bytes.
 	maxGrepFile = 64 << 20
@@ -63,8 +63,8 @@ const (
 	// expensive expression gets windows of this size.
 	minWindow = 2 << 10
 	// maxSteps bounds the work between two checks of the context: the instructions of
-	// the expression times the bytes of a window. An expression that is too expensive
-	// for this bound still gets windows of minWindow bytes.
+	// the expression times the bytes of a window. An expression that exceeds this bound
+	// even in a window of minWindow bytes is still matched in windows of that size.
 	maxSteps = 2 << 20
 	// matchOverhead is the size of a match in JSON without its text, in bytes.
 	matchOverhead = 128
@@ -254,8 +254,9 @@ func isAnchor(i syntax.Inst) bool {
 // and maxWindow.
 func (e expression) windowSize() int { return min(max(maxSteps/e.size, minWindow), maxWindow) }
 
-// maxSubmatches returns the number of matches to search for in a window of size bytes.
-// The search for each match can read the whole window, so maxSteps bounds their number.
+// maxSubmatches returns how many matches to search for in a window of size bytes, at
+// least one. The search for each match can read the whole window, so the number of
+// matches is limited to keep the work within maxSteps.
 func (e expression) maxSubmatches(size int) int {
 	return min(maxSubmatches, max(maxSteps/max(size*e.size, 1), 1))
 }
@@ -269,8 +270,9 @@ type scanner struct {
 	bytesLeft  int // size of the matches that may still be returned; negative: full
 }
 
-// searchNamed opens and searches one file of the directory. It adds a file that cannot
-// be read to the output and goes on; it returns the cause of ctx if that ends.
+// searchNamed opens and searches one file of the directory. If the file cannot be read,
+// it adds the file to the output as unreadable and returns nil. It returns the cause of
+// ctx if ctx ends.
 func (s *scanner) searchNamed(ctx context.Context, tree *workspace.Tree, name, path string) error {
 	f, err := tree.Open(name)
 	if err == nil {
@@ -287,7 +289,7 @@ func (s *scanner) searchNamed(ctx context.Context, tree *workspace.Tree, name, p
 }
 
 // searchFile searches an open file. It skips a file with a NUL in its first sampleSize
-// bytes, and returns workspace.ErrTooLarge for one over maxGrepFile.
+// bytes. It returns workspace.ErrTooLarge for a file over maxGrepFile.
 func (s *scanner) searchFile(ctx context.Context, f io.Reader, path string) error {
 	window := s.expression.windowSize()
 	lines := bufio.NewReaderSize(contextReader{ctx, io.LimitReader(f, maxGrepFile+1)}, max(window, sampleSize))
@@ -319,11 +321,13 @@ func notEOF(err error) error {
 // border is found. It is less than minWindow.
 const overlap = 1 << 10
 
-// searchLine searches the next line, number n, and returns its size in bytes. It
-// matches a long line in windows that overlap, so that memory is bounded by one
-// window and a match across a border is found. It checks ctx before each window. When
-// the limits of the output are reached, it only counts further lines that fit in one
-// window. At the end of the file it returns io.EOF.
+// searchLine searches the next line, number n, and returns its size in bytes. At the
+// end of the file it returns io.EOF. It checks ctx before each window.
+//
+// A long line is matched in overlapping windows, so that memory is bounded by one
+// window and a match across a border is found. Once the output is full, searchLine
+// still counts a matching line, but it does not look for the matches in a line that
+// fits in one window.
 func (s *scanner) searchLine(ctx context.Context, lines *bufio.Reader, path string, n int) (size int, err error) {
 	m := grepMatch{Path: path, Line: n, Submatches: [][2]int{}}
 	found, rest := false, []byte(nil)
@@ -373,12 +377,13 @@ func (s *scanner) searchLine(ctx context.Context, lines *bufio.Reader, path stri
 	return size, nil
 }
 
-// searchWindow adds to m the matches in text, a window that begins at byte at of a line,
-// and reports whether there are any. last is true for the window at the end of the line.
+// searchWindow adds the matches in text to m and returns true if there are any. text is
+// a window of a line and begins at offset at of the line. last is true for the last
+// window of the line.
 //
-// searchWindow ignores a match that the previous window found. It also ignores a match of
-// an anchored expression at a border of the window inside the line, because ^ or $
-// matches there without a line end.
+// searchWindow adds a match only once if the previous window also contained it. For an
+// expression with an anchor it ignores a match at a border of the window inside the
+// line, because ^ or $ matches there without a line end.
 func (s *scanner) searchWindow(m *grepMatch, text []byte, at int, last bool) (found bool) {
 	if !s.expression.Match(text) {
 		return false
@@ -407,8 +412,8 @@ func (s *scanner) add(m grepMatch) {
 }
 
 // requiredLiteral returns the longest literal text that every match of an expression
-// contains. It returns an empty text if it finds none. A letter that matches in both
-// cases is not literal.
+// contains, or an empty text if it finds no such text. A case-insensitive letter is not
+// literal.
 func requiredLiteral(expression string) string {
 	parsed, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
@@ -417,9 +422,9 @@ func requiredLiteral(expression string) string {
 	return longestLiteral(parsed.Simplify())
 }
 
-// longestLiteral returns the longest literal that every match of a parsed expression
-// contains. It looks into groups, repetitions of at least one, and sequences. It
-// ignores alternatives and optional parts, which a match need not contain.
+// longestLiteral returns the longest literal that every match of the parsed expression
+// e contains. It looks into groups, sequences, and repetitions that match at least
+// once. It ignores alternatives and optional parts, which a match need not contain.
 func longestLiteral(e *syntax.Regexp) string {
 	longest := ""
 	switch e.Op {

@@ -24,11 +24,12 @@ const (
 	// maxDecoded is the maximum size of a decoded image, in bytes. A small file can claim a
 	// large image.
 	maxDecoded = 256 << 20
-	// maxScaleBytes is the memory of the scaler besides both images, in bytes.
+	// maxScaleBytes is the maximum memory of the scaler, without both images, in bytes.
 	maxScaleBytes = 64 << 20
 	// maxSide is the maximum width and height of the image that the model gets, in pixels.
 	maxSide = 2000
-	// maxBase64 is the maximum size of that image in base64, in bytes.
+	// maxBase64 is the maximum size in base64 of the image that the model gets, in
+	// bytes.
 	maxBase64 = 5 << 20
 )
 
@@ -162,9 +163,9 @@ func fitsBase64(data []byte) bool { return base64.StdEncoding.EncodedLen(len(dat
 // errImageTooLarge says that no scale and quality brings an image under maxBase64.
 var errImageTooLarge = errors.New("no form of the image fits")
 
-// shrink scales an image down to the limits. At each scale it tries PNG and then JPEG of
-// falling quality; it reduces the scale by a quarter until a result fits. It returns
-// errImageTooLarge below one percent.
+// shrink scales an image down to the limits. At each scale it tries PNG and then JPEG
+// of falling quality. It reduces the scale by a quarter until a result fits. It returns
+// errImageTooLarge if no result fits down to a scale of one percent.
 func shrink(source image.Image) (imageFile, error) {
 	for scale := min(1, maxSide/float64(max(source.Bounds().Dx(), source.Bounds().Dy()))); scale > 0.01; scale *= 0.75 {
 		scaled := resize(source, scale)

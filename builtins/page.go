@@ -21,8 +21,8 @@ const (
 	maxRunes = 2000
 	// maxWholeFile is the maximum size of a file that is returned as a whole, in bytes.
 	maxWholeFile = 50 << 10
-	// maxPageBytes is the maximum size of the content of a page as JSON, in bytes. The rest
-	// of the output needs the difference to maxWholeFile.
+	// maxPageBytes is the maximum size of the content of a page as JSON, in bytes. The
+	// rest of maxWholeFile is for the other members of the output.
 	maxPageBytes = maxWholeFile - 512
 )
 
@@ -44,8 +44,9 @@ const (
 	wrapLines
 )
 
-// readPage returns the lines from the offset of in, up to the limits of a page. It holds
-// one page and one line in memory, however long the input is.
+// readPage returns the lines that begin at the offset in the input of the call, up to
+// the limits of a page. Its memory is bounded by one page and one line, however long r
+// is.
 func readPage(r io.Reader, in readArgs, form lineForm) (readResult, error) {
 	lines := &lineReader{from: bufio.NewReaderSize(r, 64<<10), form: form}
 	from, n := in.firstLine(), 0
@@ -94,8 +95,8 @@ func encodedLen(text string) int {
 	return n
 }
 
-// A lineReader yields lines without their line ends, each cut to maxRunes with a marker. A
-// line end at the end of the input begins no line.
+// A lineReader yields lines without their line ends. It cuts or wraps a line over
+// maxRunes. A line end at the end of the input begins no line.
 type lineReader struct {
 	from *bufio.Reader
 	form lineForm

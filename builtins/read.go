@@ -258,9 +258,9 @@ func entryOf(info fs.FileInfo, path string) dirEntry {
 	return dirEntry{path, "other"}
 }
 
-// readFile returns the content of an opened file: an image as media, a text as a whole
-// if it fits and no part was asked for, and as a page otherwise. It returns a failure
-// for a binary file.
+// readFile returns the content of an opened file. An image is returned as media. A text
+// is returned as a whole if it fits and the call asks for no range, and otherwise as a
+// page. readFile returns a failure for a binary file.
 func (r readTool) readFile(ctx context.Context, h *workspace.Handle, in readArgs) (readResult, error) {
 	t := h.Resolved()
 	f, err := h.Open()

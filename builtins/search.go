@@ -68,8 +68,8 @@ type listing struct {
 }
 
 // list returns the regular files below a directory that are not ignored. If literal is
-// not empty, the caller only needs files that contain it, and files without it may be
-// missing. It returns errTooMany if the names exceed maxNameBytes.
+// not empty, list may leave out files that do not contain literal. It returns
+// errTooMany if the names exceed maxNameBytes.
 func (s fileLister) list(ctx context.Context, h *workspace.Handle, literal string) (listing, error) {
 	root, err := h.Tree()
 	if err != nil {
@@ -141,7 +141,7 @@ func (s fileLister) runProgram(ctx context.Context, dir, literal string) ([]stri
 // maxNameBytes is the maximum size of all file names of one search, in bytes.
 const maxNameBytes = 64 << 20
 
-// errTooMany is the error of a search whose file names exceed maxNameBytes.
+// errTooMany is the error of a search whose file names together exceed maxNameBytes.
 var errTooMany = fmt.Errorf("there are too many files: their names take over %d bytes: name a directory with fewer", maxNameBytes)
 
 // A boundedBuffer is a bytes.Buffer whose Write returns errTooMany once the limit is
@@ -160,13 +160,14 @@ func (b *boundedBuffer) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// readParentIgnoreFiles reads the ignore files between the root of the workspace and the
-// directory. It discards them if they exclude the directory itself, because the call
-// names it.
+// readParentIgnoreFiles reads the ignore files between the root of the workspace and
+// the directory. If they exclude the directory itself, it discards them, because the
+// call names this directory.
 //
 // admits reports that an ignore file other than .gitignore contains a negated pattern
 // (!). Such a pattern can include a file that an ignore file further down excludes.
-// ripgrep does not read the ignore files above the directory, so it would omit that file.
+// ripgrep does not read the ignore files above the directory, so it would omit that
+// file.
 func (v *treeWalk) readParentIgnoreFiles(root *workspace.Root) (admits bool, err error) {
 	if v.target.External != "" || v.target.Resource == "." {
 		return false, nil
@@ -192,7 +193,8 @@ func (v *treeWalk) readParentIgnoreFiles(root *workspace.Root) (admits bool, err
 }
 
 // ignoreFile returns the content of an ignore file of the workspace, at most maxIgnore
-// bytes. It returns nil if the file does not exist, is not regular or lies outside.
+// bytes. It returns nil if the file does not exist, is not regular or lies outside the
+// workspace.
 func ignoreFile(root *workspace.Root, name string) ([]byte, error) {
 	t, err := root.Resolve(name)
 	if errors.Is(err, workspace.ErrLocationEscape) {
@@ -233,8 +235,8 @@ func (v *treeWalk) readIgnoreFiles(dir string) error {
 	return nil
 }
 
-// ignoreFile returns the content of an ignore file below the root, or nil if it cannot
-// be read. It returns workspace.ErrTooLarge over the limits.
+// ignoreFile returns the content of an ignore file below the root, or nil if the file
+// cannot be read. It returns workspace.ErrTooLarge for a file over the limits.
 func (v *treeWalk) ignoreFile(name string) ([]byte, error) {
 	f, err := v.root.Open(name)
 	if err != nil {
@@ -418,8 +420,9 @@ func parsePattern(text string) (globPattern, error) {
 	return p, nil
 }
 
-// countAlternatives returns the number of brace-free patterns that a pattern expands to. It stops
-// counting above the limit. Each alternative is matched separately against each file.
+// countAlternatives returns the number of patterns without braces that a pattern
+// expands to. Above maxAlternatives it stops and returns a number over that limit. Each
+// of these patterns is matched separately against each file.
 func countAlternatives(text string) int {
 	type group struct{ before, sum int } // numbers of patterns: of the text before the braces, and of the alternatives so far
 	var open []group
@@ -456,8 +459,8 @@ func (p globPattern) matchesPath(name string) bool { return doublestar.MatchUnva
 // element of the path.
 func (p globPattern) matches(name string) bool { return p.matchesPath(name) && p.matchesDotNames(name) }
 
-// matchesDotNames reports whether each element of a path with a leading dot matches an
-// element of the pattern that has a literal leading dot.
+// matchesDotNames reports whether every hidden element of a path, one with a leading
+// dot, matches an element of the pattern that begins with a literal dot.
 func (p globPattern) matchesDotNames(name string) bool {
 	for part := range strings.SplitSeq(name, "/") {
 		if part[0] == '.' && !slices.ContainsFunc(p.dotParts, func(q string) bool { return doublestar.MatchUnvalidated(q, part) }) {

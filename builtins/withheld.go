@@ -37,17 +37,18 @@ func (w withheldFiles) String() string {
 // more files withholds all of them.
 const maxFilesAsked = 256
 
-// filterPermitted returns the names that a search may show, and counts the others
-// without reading them. For each file it evaluates the permissions read and action:
+// filterPermitted returns the names of the files that a search may show, and counts the
+// other files without reading them. For each file it evaluates the permissions read and
+// action:
 //
-//   - A file is withheld if a rule denies read, or denies action for that file in
-//     particular.
-//   - A file that a specific ask rule covers is put into one permission request for
-//     all such files. It is withheld if no person can be asked.
+//   - A file is withheld if a rule denies read, or if a rule for particular resources
+//     denies action.
+//   - The files that a specific ask rule covers share one permission request. They are
+//     withheld if no person can be asked.
 //   - Any other file is shown.
 //
-// If a person rejects the request, filterPermitted returns that error, which ends the
-// call. More than maxFilesAsked files are withheld without a request.
+// If a person rejects the request, filterPermitted returns the error of the rejection,
+// which ends the call. More than maxFilesAsked files are withheld without a request.
 func (c Config) filterPermitted(ctx context.Context, inv domain.Invocation, h *acquiredPath, action string, names []string) (shown []string, out withheldFiles, err error) {
 	var apart, resources []string
 	for _, name := range names {
@@ -99,8 +100,9 @@ func (c Config) askForFiles(ctx context.Context, inv domain.Invocation, h *acqui
 	return c.assertPermission(ctx, inv, h, permission.Ask{Action: "read", Resources: resources, Save: save, Metadata: metadata})
 }
 
-// resourceOf returns the permission resource of a file below dir, the same that read
-// requests. An empty name is dir itself.
+// resourceOf returns the permission resource of the file name below the directory t. It
+// is the resource that the tool read requests for the file. An empty name is the
+// directory.
 func resourceOf(t workspace.ResolvedPath, name string) string {
 	if name == "" {
 		return t.Resource

@@ -87,10 +87,10 @@ func previewWrite(held *acquiredPath, in writeArgs) domain.Preview {
 	return domain.NewPreview(domain.PreviewContent, in.Content)
 }
 
-// write replaces the file by the result of content, which gets the first peek bytes of
-// the old file. It creates the file and its directories if they do not exist, and
-// reports whether the file existed. If a person was asked, it returns
-// workspace.ErrChanged if the file is not the one that was acquired.
+// write replaces the file with the result of content, which receives the first peek
+// bytes of the old file. It creates the file and its directories if they do not exist.
+// existed reports whether the file existed. If a person was asked and the path now
+// leads to another file than acquire opened, write returns workspace.ErrChanged.
 func (h *acquiredPath) write(peek int, content func(before []byte) []byte) (existed bool, err error) {
 	if !h.personAsked {
 		return h.resolved.Write(peek, content)
@@ -105,8 +105,8 @@ func (h *acquiredPath) write(peek int, content func(before []byte) []byte) (exis
 // bom is the byte order mark of UTF-8.
 const bom = "\ufeff"
 
-// withByteOrderMark returns content with exactly one byte order mark if content or the replaced file
-// begins with one, and without one otherwise.
+// withByteOrderMark returns content with exactly one byte order mark if content or
+// before, the replaced file, begins with one. Otherwise it returns content unchanged.
 func withByteOrderMark(before []byte, content string) []byte {
 	rest := []byte(content)
 	marked := bytes.HasPrefix(before, []byte(bom))

@@ -150,9 +150,9 @@ func (r commandRun) run(ctx context.Context) (RunResult, error) {
 }
 
 // startAndWait starts the command and waits for its end. It sends the process on begun,
-// or nil if the command did not start, and closes exited at the end of the command. It
-// reaps the process only once release is closed: until then no other process can get its
-// ID, and its group can be killed safely.
+// or nil if the command did not start. It closes exited at the end of the command, and
+// reaps the process only after release is closed. Until then no other process can get
+// its ID, so its group can be killed safely.
 func (r commandRun) startAndWait(begun chan<- *os.Process, exited chan<- struct{}, release <-chan struct{}) leaderExit {
 	cmd := exec.Command(r.command.Program, r.command.Args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = r.command.Dir, r.write, r.write
@@ -222,8 +222,8 @@ func (r commandRun) waitOrTerminate(ctx context.Context, group int, exited, drai
 	return timedOut, cause
 }
 
-// drain waits up to drainTimeout for the rest of the output. A process that holds the
-// pipe after that was not found by its mark, and the run does not wait for it.
+// drain waits up to drainTimeout for the rest of the output. If a process still holds
+// the pipe then, its mark was not found, and the run does not wait for it.
 func (r commandRun) drain(drained <-chan struct{}) {
 	if err := r.read.SetReadDeadline(time.Now().Add(drainTimeout)); err != nil {
 		r.read.Close()

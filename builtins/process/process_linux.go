@@ -41,7 +41,7 @@ func waitLeader(cmd *exec.Cmd, exited chan<- struct{}, release <-chan struct{}) 
 }
 
 // maxKillRounds bounds the rounds of killDescendants. A process can fork between the
-// scan and its kill, but each round leaves it less time for that.
+// scan and its kill, but in each round it has less time to fork.
 const maxKillRounds = 100
 
 // killDescendants kills every process with the mark, in rounds until a scan finds none.
@@ -70,8 +70,8 @@ func killMarked(mark string) bool {
 	return killed
 }
 
-// kill kills a process through a pidfd. It reads the mark again after it opened the
-// pidfd, because another process can have the ID by then.
+// kill kills a process through a pidfd and reports whether it did. After it has opened
+// the pidfd it reads the mark again, because another process can have the ID by then.
 func kill(pid int, environ, mark string) bool {
 	handle, err := unix.PidfdOpen(pid, 0)
 	if err != nil {

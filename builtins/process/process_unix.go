@@ -20,9 +20,9 @@ func configureSession(cmd *exec.Cmd) (unlock func()) {
 // directory.
 func openDirPath(_ *os.File, dir string) string { return dir }
 
-// waitLeader waits for the end of the command, closes exited and returns once release is
-// closed. Without waitid it reaps the process at once, so its ID stays in use only while
-// its group has members.
+// waitLeader waits for the end of the command, closes exited, and returns once release
+// is closed. Without waitid it reaps the process at once, so the process group ID stays
+// in use only while the group has members.
 func waitLeader(cmd *exec.Cmd, exited chan<- struct{}, release <-chan struct{}) error {
 	err := cmd.Wait()
 	close(exited)

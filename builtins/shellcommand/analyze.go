@@ -25,10 +25,11 @@ type Analysis struct {
 // no longer argument to a program.
 const maxLineBytes = 128 << 10
 
-// Analyze parses a command line as the shell does. shell is a result of [Dialect];
-// environment holds the variables of the shell as KEY=VALUE. If the parser and the shell
-// may read the line differently, the line is uncertain: the resource "SHELL -c LINE" is
-// added, which no pattern for one of its commands matches.
+// Analyze parses a command line as the shell would. shell is a result of [Dialect];
+// environment holds the variables of the shell as KEY=VALUE. If the parser and the
+// shell may read the line differently, the line is uncertain, and Analyze adds the
+// resource "SHELL -c LINE". No pattern for a single command of the line matches that
+// resource.
 func Analyze(line, shell string, environment ...string) Analysis {
 	a := newCollector(environment)
 	if isAmbiguous(line) {
@@ -84,13 +85,14 @@ var (
 const maxSegments = 4096
 
 // maxResourceBytes is the maximum size of all resources of a line together, in bytes.
-// Without it, nested commands would take the square of the length of the line.
+// Without this limit, the resources of nested commands would take memory quadratic in
+// the length of the line.
 const maxResourceBytes = 1 << 20
 
-// possibleCommands returns every part of a line that may be a command, for rules that ask
-// or deny. A part begins after a separator and loses the keywords and assignments at its
-// beginning. Its program is reduced to the base name. Each part is returned with and
-// without its quotes.
+// possibleCommands returns every part of a line that may be a command, for rules that
+// ask or deny. A part begins after a separator. possibleCommands removes the keywords
+// and assignments at its beginning, and reduces its program to the base name. It splits
+// the line once with its quotes and once without.
 func possibleCommands(line string) []string {
 	var texts []string
 	for _, text := range []string{line, strings.NewReplacer(`\`, "", `"`, "", "'", "").Replace(line)} {
@@ -115,10 +117,10 @@ var keywords = strings.Fields("! do elif else if then time until while")
 // baseName returns the text after the last slash.
 func baseName(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
-// Dialect returns the name under which [Analyze] knows the shell at path, after following
-// symbolic links. A program named bash is bash if path also ends in bash. Any other shell
-// of the POSIX family is sh. For another program Dialect returns the name of the program,
-// with which every line is uncertain.
+// Dialect returns the shell name to pass to [Analyze] for the program at path. It
+// follows symbolic links. The result is bash if path and the program that it leads to
+// are both named bash, and sh for any other shell of the POSIX family. For any other
+// program it is the name of the program; Analyze then treats every line as uncertain.
 func Dialect(path string) string {
 	name := filepath.Base(path)
 	if found, err := exec.LookPath(path); err == nil {

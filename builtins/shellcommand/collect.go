@@ -67,7 +67,7 @@ func (a *collector) parseText(line string, in []syntax.LangVariant) {
 	}
 }
 
-// merge adds the resources and flags of b.
+// merge adds the resources, spellings, save patterns, paths and flags of b to a.
 func (a *collector) merge(b *collector) {
 	for _, resource := range b.analysis.Resources {
 		if !a.seen[resource] {
@@ -88,7 +88,7 @@ func (a *collector) merge(b *collector) {
 	a.indirect, a.uncertain = a.indirect || b.indirect, a.uncertain || b.uncertain
 }
 
-// add adds a resource with its save pattern, once.
+// add adds a resource and its save pattern. It has no effect for a known resource.
 func (a *collector) add(resource, save string) {
 	if resource == "" || a.seen[resource] {
 		return
@@ -117,16 +117,17 @@ func (a *collector) addSpellings(resource string, texts ...string) {
 	}
 }
 
-// addPath adds an absolute path, once, except /dev/null.
+// addPath adds value to the paths of the analysis if it is an absolute path. It adds
+// each path only once, and never adds /dev/null.
 func (a *collector) addPath(value string) {
 	if strings.HasPrefix(value, "/") && value != "/dev/null" && !slices.Contains(a.analysis.Paths, value) {
 		a.analysis.Paths = append(a.analysis.Paths, value)
 	}
 }
 
-// isPrivate reports whether a variable belongs to the script alone: no program inherits it and
-// the shell gives it no meaning. These are variables in lower case that the environment does
-// not hold.
+// isPrivate reports whether a variable belongs to the script alone, so that no program
+// inherits it and the shell gives it no meaning. Such a variable has a name in lower
+// case and is not in the environment.
 func (a *collector) isPrivate(name string) bool {
 	return name != "" && !a.environment[name] && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") == "" && name[0] >= 'a'
 }

@@ -9,13 +9,14 @@ import (
 var gitOptions = wrapperSpec{flags: "pP", flagsWithArgument: "Cc", long: "bare git-dir= work-tree= namespace= no-pager paginate no-replace-objects literal-pathspecs " +
 	"no-optional-locks exec-path="}
 
-// gitHarmlessSettings are the beginnings of the settings that git -c may give without
-// making git run another program.
+// gitHarmlessSettings are the beginnings of settings for git -c that make git run no
+// other program.
 var gitHarmlessSettings = strings.Fields("advice. color. commit.gpgsign= core.quotepath= init.defaultbranch= user.email= user.name=")
 
-// addGit adds the commands that git runs with these words, and reports whether git may
-// run a command. It also adds a spelling of git's own command without the options before
-// the subcommand, so that rules that ask or deny match the subcommand.
+// addGit adds the commands that git runs with these words. It returns true if git may
+// run another program. If options precede the subcommand, addGit adds the git command
+// without them as a spelling of whole, so that rules that ask or deny match the
+// subcommand.
 func (v *walker) addGit(whole string, words []shellWord) bool {
 	rest, ok := gitOptions.commandWords(words)
 	if !ok {
@@ -98,7 +99,8 @@ func (v *walker) addGitSubcommand(whole string, words []shellWord) bool {
 	return true
 }
 
-// gitRunners are the subcommands of git that run programs which their words name.
+// gitRunners are the subcommands of git whose arguments can name programs, which git
+// runs.
 var gitRunners = strings.Fields("daemon difftool filter-branch instaweb merge-index mergetool send-email shell")
 
 // gitUnsafeOptions are the long options of git's subcommands whose arguments are

@@ -10,9 +10,9 @@ func exactPattern(words []shellWord) string {
 	return LiteralPattern(strings.Join(wordTexts(words), " "))
 }
 
-// reusablePattern returns the save pattern of a command. The pattern is the prefix that
-// identifies the command, followed by any text. It is the exact command if the prefix
-// would allow more than the question shows.
+// reusablePattern returns the save pattern of a command: the words that identify the
+// command, followed by any text. If this pattern would allow more than the question
+// shows, reusablePattern returns the pattern of the exact command instead.
 func reusablePattern(words []shellWord) string {
 	prefix := reusablePrefix(wordTexts(words))
 	if exactOnly(words) {
@@ -45,9 +45,9 @@ func exactOnly(words []shellWord) bool {
 	return name == "git" && len(words) > 1 && slices.Contains(exactOnlyGit, words[1].value)
 }
 
-// exactOnlyPrograms are the programs whose commands are approved as a whole only: programs that
-// run others, reach other machines, or destroy files. Digits at the end of a name are left
-// out.
+// exactOnlyPrograms are the programs whose commands are approved as a whole only,
+// because they run other programs, reach other machines, or destroy files. The list has
+// the names without digits at their end.
 var exactOnlyPrograms = strings.Fields(
 	// interpreters, editors and other programs that run a text
 	"ash awk bash bc busybox clj clojure csh dash dc deno ed elixir emacs erl ex expect fish gawk gdb ghci groovy guile irb java jjs jshell julia ksh ledger " +
@@ -72,9 +72,9 @@ var exactOnlyPrograms = strings.Fields(
 var exactOnlyGit = strings.Fields("archive bisect branch clean clone config daemon difftool fetch filter-branch grep ls-remote mergetool pull push rebase reflog remote reset " +
 	"restore rm send-email stash submodule update-ref worktree")
 
-// reusablePrefix returns the words that identify a command. arities has their number,
-// under the longest prefix of the command that it lists; without a listed prefix the
-// first word identifies the command.
+// reusablePrefix returns the first words of a command, which identify it. It looks up
+// in arities the longest listed prefix of up to three words, which gives the number of
+// words to return. Without a listed prefix it returns the first word.
 func reusablePrefix(words []string) []string {
 	for n := min(len(words), 3); n > 0; n-- {
 		if arity, ok := arities[strings.Join(words[:n], " ")]; ok {

@@ -19,7 +19,7 @@ var declaration = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(=|$)`)
 // parsingBuiltins are the builtins that change how the shell parses later commands.
 var parsingBuiltins = strings.Fields("bind compgen complete compopt enable fc history let shopt unalias")
 
-// changesShell reports whether a command is a builtin that changes the shell, and marks
+// changesShell reports whether a command is a builtin that changes the shell. It marks
 // the line uncertain if the change can affect later commands.
 func (v *walker) changesShell(program string, words []shellWord) bool {
 	rest := words[1:]
@@ -78,10 +78,10 @@ func isHarmlessSet(words []shellWord) bool {
 }
 
 // mayEvaluateSubscript reports whether a test command with these words may apply the
-// operator -v or -R to a variable. For these operators bash evaluates the subscript in
-// the name of the variable, and runs the commands in it. A word that is not literal may
-// expand to such an operator, unless it is in double quotes and the word after it shows
-// that it is an operand.
+// operator -v or -R to a variable. Bash then evaluates the subscript in the variable's
+// name, and runs the commands in the subscript. A word that is not literal may expand
+// to such an operator. It is certain to be an operand if it is in double quotes and the
+// next word is ], a comparison, or begins with a hyphen.
 func mayEvaluateSubscript(words []shellWord) bool {
 	for i, w := range words {
 		if w.literal && (w.value == "-v" || w.value == "-R") {

@@ -13,10 +13,10 @@ type walker struct {
 	variant syntax.LangVariant
 }
 
-// visit adds the commands of one node and returns whether to descend into it. It marks
-// the line uncertain for syntax that it has no case for, and for a construct that sets a
-// variable which a program may inherit. It does the same for arithmetic on variables,
-// because bash runs commands in their values.
+// visit adds the commands of one node and returns whether to descend into the node. It
+// marks the line uncertain for three kinds of nodes: syntax that visit does not know, a
+// construct that sets a variable which a program may inherit, and arithmetic on
+// variables, because bash runs commands in their values.
 func (v *walker) visit(n syntax.Node) bool {
 	if v.size > maxResourceBytes {
 		v.uncertain = true
@@ -75,9 +75,9 @@ func (v *walker) visit(n syntax.Node) bool {
 // requireCertain marks the line uncertain unless ok is true.
 func (v *walker) requireCertain(ok bool) { v.uncertain = v.uncertain || !ok }
 
-// startsWithSubshell reports whether the first statement is a subshell whose parenthesis
-// follows the one at open at once. Shells can read the two parentheses as the beginning
-// of an arithmetic command.
+// startsWithSubshell reports whether the first statement is a subshell whose
+// parenthesis directly follows the parenthesis at the position open. Shells can read
+// the two as the beginning of an arithmetic command.
 func startsWithSubshell(open syntax.Pos, stmts []*syntax.Stmt) bool {
 	if len(stmts) == 0 {
 		return false
@@ -173,7 +173,8 @@ func (v *walker) print(n syntax.Node) string {
 }
 
 // addCall adds a simple command. If assignments precede the command, addCall also adds
-// the command together with the assignments, because they can change its effect.
+// the assignments and the command as one resource, because the assignments can change
+// the effect of the command.
 func (v *walker) addCall(c *syntax.CallExpr) {
 	var sets []string
 	for _, assign := range c.Assigns {
@@ -190,8 +191,8 @@ func (v *walker) addCall(c *syntax.CallExpr) {
 	v.addCommand(words, save)
 }
 
-// addCommand adds a command and the commands that it is known to run. save returns its
-// save pattern.
+// addCommand adds a command, and the commands that this command is known to run. save
+// returns the save pattern of the command.
 func (v *walker) addCommand(words []shellWord, save func([]shellWord) string) {
 	if len(words) == 0 || !v.enterNested() {
 		return
@@ -255,8 +256,9 @@ func (v *walker) addRedirect(r *syntax.Redirect) {
 	}
 }
 
-// isPlainDelimiter reports whether all shells find the end of a here-document at the
-// same line: its delimiter is letters and digits, quoted whole or not at all.
+// isPlainDelimiter reports whether all shells agree on the line that ends a
+// here-document: its delimiter consists of letters and digits, and is quoted as a whole
+// or not at all.
 func isPlainDelimiter(w *syntax.Word) bool {
 	text := w.Lit()
 	if len(w.Parts) == 1 {

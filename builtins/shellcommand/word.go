@@ -50,8 +50,8 @@ func (v *walker) readWord(w *syntax.Word) shellWord {
 	return read
 }
 
-// quote returns a text that the shell reads as one word with this value. The result does
-// not depend on the language of the parser.
+// quote returns text that a shell reads as one word with the given value. The result
+// does not depend on the language of the parser.
 func quote(value string) string {
 	harmless := func(r rune) bool {
 		return r >= utf8.RuneSelf || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_@%+=:,./-", r)
@@ -62,8 +62,9 @@ func quote(value string) string {
 	return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
 }
 
-// literalWord returns the word that the parts form, with its meaning after the quotes are
-// removed, and whether a part is quoted. ok is false if a part is not literal.
+// literalWord joins the parts of a word and returns it with its value: the text without
+// the quotes. quoted is true if a part is quoted. ok is false if a part is not literal,
+// such as an expansion.
 func literalWord(parts []syntax.WordPart) (w shellWord, quoted, ok bool) {
 	var b, bare strings.Builder
 	for _, part := range parts {
@@ -93,15 +94,15 @@ func literalWord(parts []syntax.WordPart) (w shellWord, quoted, ok bool) {
 	return shellWord{value: b.String(), expands: expands(bare.String())}, quoted, true
 }
 
-// expands reports whether a shell may replace a literal that is not quoted, by
-// the names of files, by several words, or by a directory.
+// expands reports whether a shell may replace an unquoted literal with file names, with
+// several words, or with a directory.
 func expands(lit string) bool {
 	return strings.ContainsAny(lit, "*?[") && lit != "[" && lit != "[[" || strings.HasPrefix(lit, "~") ||
 		strings.Contains(lit, "{") && (strings.Contains(lit, ",") || strings.Contains(lit, ".."))
 }
 
-// doubleQuoted returns the meaning of text in double quotes, or false if the text
-// contains an expansion.
+// doubleQuoted returns the value of a text in double quotes. It returns false if the
+// text contains an expansion.
 func doubleQuoted(q *syntax.DblQuoted) (string, bool) {
 	var b strings.Builder
 	for _, part := range q.Parts {
@@ -115,9 +116,9 @@ func doubleQuoted(q *syntax.DblQuoted) (string, bool) {
 	return b.String(), true
 }
 
-// unescape removes each backslash that quotes the byte after it. If that byte is a line
-// feed, unescape removes both. It reports whether it removed a backslash. quotes decides
-// which bytes a backslash quotes.
+// unescape removes each backslash that quotes the byte after it; quotes decides which
+// bytes a backslash quotes. If that byte is a line feed, unescape removes it too.
+// unescape returns true if it removed a backslash.
 func unescape(text string, quotes func(byte) bool) (string, bool) {
 	var b strings.Builder
 	escaped := false

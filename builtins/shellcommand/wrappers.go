@@ -52,7 +52,7 @@ var unknownWrappers = strings.Fields("at batch bwrap catchsegv cgexec coproc dbu
 // shellPrograms are the programs that run a text given after -c.
 var shellPrograms = strings.Fields("ash bash dash fish ksh ksh93 mksh rbash sh tcsh csh yash zsh")
 
-// addWrapped adds the commands that a program runs and reports whether the program is a
+// addWrapped adds the commands that a program runs. It returns true if the program is a
 // wrapper.
 func (v *walker) addWrapped(program, whole string, words []shellWord) bool {
 	rest := words[1:]
@@ -99,8 +99,8 @@ func (v *walker) markUncertain(whole string, words []shellWord) {
 // beginning of another command.
 const maxGuesses = 64
 
-// addGuesses adds to the resource whole, for each of the words, the spelling of the
-// command that would begin at that word.
+// addGuesses adds spellings to the resource whole. Each spelling is the command that
+// would begin at one of the words.
 func (v *walker) addGuesses(whole string, words []shellWord) {
 	var fields []string
 	for _, w := range words {
@@ -142,8 +142,8 @@ func (v *walker) addWrapperCommand(r wrapperSpec, program, whole string, words [
 }
 
 // addFedCommand adds a command to which its wrapper appends words from a file or a
-// search. If the command runs the program that its own arguments name, the appended words
-// can name any program, and the line is uncertain.
+// search. If the arguments of the command name another program to run, the appended
+// words can name any program. addFedCommand then marks the line uncertain.
 func (v *walker) addFedCommand(whole string, words []shellWord) {
 	if len(words) == 0 {
 		return
@@ -156,9 +156,9 @@ func (v *walker) addFedCommand(whole string, words []shellWord) {
 	v.addCommand(words, exactPattern)
 }
 
-// commandWords returns the words of the wrapped command: all words after the options and
-// operands of the wrapper. It returns false for an unknown option, and for a word that
-// the shell may replace.
+// commandWords returns the words of the wrapped command: all words after the options
+// and operands of the wrapper. ok is false if an option is unknown, or if the shell may
+// replace an argument of an option or an operand.
 func (r wrapperSpec) commandWords(words []shellWord) (rest []shellWord, ok bool) {
 	i := 1
 	for ; i < len(words) && words[i].plain(); i++ {
@@ -184,7 +184,8 @@ func (r wrapperSpec) commandWords(words []shellWord) (rest []shellWord, ok bool)
 	return r.skipOperands(words, i)
 }
 
-// skipOperands returns the words after assignments and operands.
+// skipOperands returns the words after the assignments and operands that begin at index
+// i.
 func (r wrapperSpec) skipOperands(words []shellWord, i int) ([]shellWord, bool) {
 	for r.assigns && i < len(words) && words[i].plain() && strings.IndexByte(words[i].value, '=') > 0 {
 		i++
@@ -201,8 +202,8 @@ func (r wrapperSpec) skipOperands(words []shellWord, i int) ([]shellWord, bool) 
 	return words[i:], true
 }
 
-// parseOption reports whether the wrapper has the option text, and whether the next word
-// is the argument of the option.
+// parseOption parses the text of one option. known is true if the wrapper has the
+// option, and more is true if the next word is the argument of the option.
 func (r wrapperSpec) parseOption(text string) (more, known bool) {
 	if long, ok := strings.CutPrefix(text, "--"); ok {
 		name, _, given := strings.Cut(long, "=")
@@ -224,7 +225,7 @@ func (r wrapperSpec) parseOption(text string) (more, known bool) {
 	return false, true
 }
 
-// addShellText adds the commands of the text after -c of a shell.
+// addShellText adds the commands in the script that a shell receives after -c.
 func (v *walker) addShellText(whole string, words []shellWord) {
 	given := false
 	for i := 0; i < len(words); i++ {
@@ -260,7 +261,8 @@ func (v *walker) addShellText(whole string, words []shellWord) {
 	}
 }
 
-// addJoinedText adds the commands of the text that the words form together, as for eval.
+// addJoinedText joins the words with spaces, as eval does, and adds the commands of the
+// joined text.
 func (v *walker) addJoinedText(whole string, words []shellWord) {
 	values := make([]string, len(words))
 	for i, w := range words {
@@ -298,7 +300,8 @@ func (v *walker) addAliases(words []shellWord) {
 	}
 }
 
-// addFindCommands adds the commands that find or fd runs after one of the options.
+// addFindCommands adds the commands that find or fd runs. Each of them follows one of
+// the given options.
 func (v *walker) addFindCommands(whole string, words []shellWord, options ...string) {
 	for i, w := range words {
 		if !w.literal || w.expands && strings.IndexAny(w.value, "*?[{") == 0 {
