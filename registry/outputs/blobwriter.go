@@ -25,21 +25,21 @@ const (
 	writeOut = 256 << 10
 )
 
-// A blobWriter writes the bytes of one blob. It treats the beginning of a blob and
-// the rest differently.
+// A blobWriter writes the bytes of one blob. It treats the beginning of a blob and the
+// rest differently.
 //
 // The first 16 chunks go through the WAL, four in each batch. The batch of the last
-// group also has the header, and its sync makes the earlier batches durable. So a
-// short blob costs one sync.
+// group also has the header, and its sync makes the earlier batches durable. So a short
+// blob costs one sync.
 //
 // The writer streams all further chunks to an sstable next to the database, which the
-// database ingests as a whole. They are written once. Through the WAL, the memtable
-// and compactions they would be written three times and more. On a full disk only
-// this file fails, and it can be removed.
+// database ingests as a whole. So these chunks are written once. Through the WAL, the
+// memtable and compactions they would be written three times and more. On a full disk
+// only the write of this sstable fails, and the file can be removed.
 //
-// In both cases the header is written last, so a blob without a header is incomplete
-// and Sweep may delete it. The caller calls commit or discard, and then done. A
-// blobWriter belongs to one goroutine.
+// In both cases the header is written last, so a blob without a header is incomplete and
+// Sweep may delete it. The caller calls commit or discard, and then done. A blobWriter
+// belongs to one goroutine.
 type blobWriter struct {
 	store      *Store
 	generation int64           // of the database to which the first chunks were written

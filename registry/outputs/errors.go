@@ -54,9 +54,9 @@ func damaged(offset int64, why string) error {
 	return fmt.Errorf("at byte %d: %w: %s", offset, ErrDamaged, why)
 }
 
-// A redactedError wraps an error of the database and hides its text, because that may
-// contain the path of a file and a model may read it. Its own text is a general
-// reason or the text of the system's error.
+// A redactedError wraps an error of the database and hides the text of that error,
+// because the text may contain the path of a file and a model may read it. Its own text
+// is a general reason or the text of the system's error.
 type redactedError struct {
 	text  string
 	cause error

@@ -76,7 +76,7 @@ func checkRef(ref domain.Ref) error {
 	return nil
 }
 
-// A claim reserves a ref for one Keep. While it exists, no other Keep can use the
+// A claim reserves a ref for one Keep. While the claim exists, no other Keep can use the
 // ref, and reads do not see the blob, although its header may already be in the
 // database. mu of the Store guards the claims.
 type claim struct {
@@ -84,9 +84,9 @@ type claim struct {
 	ended   bool // Keep has returned an error and the store is broken; a resume removes the claim
 }
 
-// claim reserves ref until release. It returns an ErrExists if ref is stored or
-// another Keep has claimed it. It sets the claim before it reads the header, so that
-// of two concurrent calls at most one succeeds.
+// claim reserves ref until the caller calls release. It returns an ErrExists if ref is
+// stored or another Keep has claimed it. It sets the claim before it reads the header,
+// so that of two concurrent calls at most one succeeds.
 func (s *Store) claim(ref domain.Ref) error {
 	return s.read(func(db *pebble.DB) error {
 		if err := s.broken(); err != nil {
