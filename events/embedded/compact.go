@@ -45,7 +45,9 @@ func (s *Store) Compact(ctx context.Context) error {
 	return nil
 }
 
-// unsealed returns the error for a store whose files differ from its seal.
+// unsealed converts an error of comparing the files of a store with its seal. It returns
+// events.ErrNewerFormat for files of a newer version, storedir.ErrIncomplete for a
+// missing file, and events.ErrDamaged for any other error.
 func unsealed(err error) error {
 	if errors.Is(err, pebblefiles.ErrNewerVersion) {
 		return fmt.Errorf("%w: %w", events.ErrNewerFormat, err)

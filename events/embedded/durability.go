@@ -66,9 +66,10 @@ func (s *Store) Durable() events.Position {
 	return events.NewPosition(seq, seq)
 }
 
-// Sync returns nil once every append that was acknowledged, and every checkpoint that
-// was saved, before the call is on the disk. If the context ends, Sync returns its
-// cause and the sync continues.
+// Sync waits until the earlier appends and checkpoints are on the disk: every append
+// that was acknowledged, and every checkpoint that was saved, before Sync was called. It
+// then returns nil. If the context ends, Sync returns the cause of the context, and the
+// sync continues.
 func (s *Store) Sync(ctx context.Context) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -92,8 +93,8 @@ func (s *Store) Sync(ctx context.Context) error {
 	}
 }
 
-// sync makes all records durable that were visible to readers when it began. Without
-// a sync of the log they may be only in the log's buffer.
+// sync makes all records durable that are visible to readers when it begins. Under
+// Interval these may still be only in the log's buffer.
 func (s *Store) sync() (err error) {
 	if s.pinned != nil {
 		return nil

@@ -64,8 +64,8 @@ func (w *subscription) notify() {
 }
 
 // notifyInline is the largest number of waiters that the committing goroutine notifies
-// itself, which is faster. It leaves longer lists to the notifier, so that appends do
-// not wait for them.
+// itself, which is faster than the notifier. The notifier takes longer lists, so that
+// appends do not wait for them.
 const notifyInline = 4
 
 // wake notifies the subscriptions of a list. It notifies a short list itself and

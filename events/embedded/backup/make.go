@@ -195,7 +195,8 @@ func (b *backupRun) snapshot(ctx context.Context, dir string, parts []NamedCompo
 
 // readBack reads all records of the snapshot and writes their number and digest into the
 // manifest. It returns ErrIncomplete if the first records are not the records of the
-// earlier backup, or if more component data is missing than in the earlier backup.
+// earlier backup, or if component data is missing that was not missing in the earlier
+// backup.
 func (b *backupRun) readBack(ctx context.Context, parts []NamedComponent) (err error) {
 	log := b.fs.PathJoin(b.snapshotDir, storedir.LogName)
 	then := events.NewDigest() // of the records in the earlier backup

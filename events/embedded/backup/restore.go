@@ -105,9 +105,10 @@ func (r *restoreRun) run(ctx context.Context) (err error) {
 	return r.fs.Remove(r.path(storedir.RestoringName))
 }
 
-// explain returns err, or an events.ErrInUse if another backup was made into src
-// during the Restore. Such a backup removes files, which makes the copy of a file
-// fail, and changes the time in the manifest.
+// explain returns err, the error of a failed Restore. If err is an ErrBadBackup and
+// another backup was made into src during the Restore, it returns an events.ErrInUse
+// instead. Such a backup removes files, so that copying them fails, and changes the time
+// in the manifest.
 func (r *restoreRun) explain(err error) error {
 	now, reading := readManifest(r.fs, r.src)
 	if errors.Is(err, ErrBadBackup) && reading == nil && !now.Made.Equal(r.made.Made) {

@@ -38,16 +38,17 @@ type PowerCutter[M any] struct {
 }
 
 // NewPowerCutter returns a cutter over a crashable file system. Before each operation
-// that changes a file it calls due, which decides whether the power is cut there. At
-// a cut it calls model for a copy of the test's model: the operations that the test
-// has begun, and those that the store has acknowledged. Then it calls kept, which
-// returns the percentage of the unsynced data that survives. The cutter calls these
-// functions with its lock held, so they must not call the cutter.
+// that changes a file it calls the function due, which decides whether the power is cut
+// there. At a cut it calls the function model for a copy of the test's model: the
+// operations that the test has begun, and those that the store has acknowledged. Then it
+// calls the function kept, which returns the percentage of the unsynced data that
+// survives. The cutter calls these functions with its lock held, so they must not call
+// the cutter.
 //
-// The cutter calls model before it copies the files. If an operation is acknowledged
-// in between, the copy has it and the model lists it as begun, so a check accepts it.
-// If an operation begins in between, neither has it, because a change to a file waits
-// for the lock of the cutter.
+// The cutter calls model before it copies the files. If an operation is acknowledged in
+// between, the copied files have it and the model lists it as begun, so a check accepts
+// it. If an operation begins in between, neither the files nor the model have it,
+// because a change to a file waits for the lock of the cutter.
 func NewPowerCutter[M any](fs *vfs.MemFS, rng *rand.Rand, due func(errorfs.Op) bool, kept func() int, model func() M) *PowerCutter[M] {
 	c := &PowerCutter[M]{fs: fs, model: model, due: due, kept: kept}
 	c.mu.rng = rng
