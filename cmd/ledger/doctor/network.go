@@ -39,8 +39,8 @@ func (d *Doctor) examineNetwork(ctx context.Context, e *Report, at stores.Addres
 }
 
 // network checks that the name of a node resolves and that at least one of its IP
-// addresses accepts connections. The detail lists all of them, with the time of each
-// connection or its error. The figure is the shortest time.
+// addresses accepts connections. The detail lists each address with the time that the
+// connection took, or with the error. The figure is the shortest of these times.
 func (e *Report) network(n eventstoredb.Node) {
 	var open, shut []string
 	var soonest time.Duration
@@ -76,8 +76,8 @@ func (e *Report) network(n eventstoredb.Node) {
 	}
 }
 
-// advices maps errors of a node to advice. The first entry whose sentinel an error
-// wraps is used; an error of no entry has no advice.
+// advices maps errors of a node to advice. The first entry whose sentinel the error
+// wraps is used. An error that wraps no sentinel of the table has no advice.
 var advices = []struct {
 	is   error
 	hint string
@@ -121,10 +121,10 @@ func (e *Report) node(n eventstoredb.Node) {
 	e.pass("node", "%s is an EventStoreDB of version %s%s", n.Address, n.Version, role)
 }
 
-// cluster checks that the nodes follow one leader and that all members of their
-// cluster are alive, as the first node that lists members sees them. Nodes that name
-// different leaders belong to different clusters. It adds no finding for a single
-// node, or if no node lists members.
+// cluster checks that the nodes follow one leader and that all members of their cluster
+// are alive. It takes the state of the members from the first node that lists members.
+// Nodes that name different leaders belong to different clusters. cluster adds no
+// finding for a single node, or if no node lists members.
 func (e *Report) cluster(nodes []eventstoredb.Node) {
 	// Each node lists the members and their roles as it sees them. Nodes of one
 	// cluster see the same leader.
@@ -169,8 +169,8 @@ func (e *Report) cluster(nodes []eventstoredb.Node) {
 }
 
 // clocks compares the clock of each node that reports its time with the clock of this
-// machine. If no node reports its time, it adds one finding that says so.
-// examineReading and examineWriting compare clocks by the times of records.
+// machine. If no node reports its time, clocks adds a finding that says this. The
+// methods examineReading and examineWriting compare clocks too, by the times of records.
 func (e *Report) clocks(nodes []eventstoredb.Node) {
 	told, answers := false, false
 	for _, n := range nodes {
@@ -185,9 +185,9 @@ func (e *Report) clocks(nodes []eventstoredb.Node) {
 	}
 }
 
-// skew adds a finding about one clock. The detail begins with whose, the name of the
-// clock. The measured skew is uncertain by s.Within. The check fails if even the smallest
-// possible skew is over maxSkew.
+// skew adds a finding about one clock. The detail begins with whose, the name of that
+// clock. The true skew may differ from the measured one by s.Within: the check fails
+// only if even the smallest possible skew exceeds maxSkew.
 func (e *Report) skew(whose string, s eventstoredb.Skew) {
 	way := "ahead of"
 	if s.Ahead < 0 {

@@ -17,10 +17,10 @@ import (
 	"github.com/settlement-ledger/ledger/runner"
 )
 
-// examineStore opens the store, for writing only if write is set, and runs the checks
-// of an open store. It returns an error only for an invalid address. If the store
-// does not open or its log does not read, it skips the remaining checks. An error of
-// a later check is a finding of that check, and the next one runs.
+// examineStore opens the store, for writing only if write is set, and runs the checks of
+// an open store. It returns an error only for an invalid address. If the store cannot be
+// opened or its log cannot be read, it skips the remaining checks. An error of a later
+// check becomes a finding of that check, and the next check runs.
 func (d *Doctor) examineStore(ctx context.Context, e *Report, at stores.Address, write bool) error {
 	open := d.OpenToReadAt
 	if write {
@@ -147,8 +147,8 @@ type storeCheck struct {
 // timings are the durations of several attempts, in the order of the attempts.
 type timings []time.Duration
 
-// time calls f and appends its duration. If f returns an error, time returns the
-// error and appends no duration.
+// time calls f and appends the duration of the call to t. If f returns an error, time
+// returns that error and appends nothing.
 func (t *timings) time(f func() error) error {
 	begun := time.Now()
 	err := f()
@@ -158,8 +158,8 @@ func (t *timings) time(f func() error) error {
 	return err
 }
 
-// median returns the middle duration; of an even number of attempts, the longer of
-// the two in the middle. It panics if t is empty.
+// median returns the middle duration. For an even number of durations it returns the
+// longer of the two in the middle. It panics if t is empty.
 func (t timings) median() time.Duration { return slices.Sorted(slices.Values(t))[len(t)/2] }
 
 // worst returns the longest duration. It panics if t is empty.
@@ -177,9 +177,8 @@ func (t timings) figures() map[string]int64 {
 }
 
 // examineReading reads the last record of the log readTries times and reports the
-// latency. It also compares the record's time, which is of the writer's clock, with
-// the clock of this machine. The check clocks fails if that time is more than maxSkew
-// in the future.
+// latency. The time in that record is from the clock of its writer: if it is more than
+// maxSkew later than the clock of this machine, the check clocks fails.
 func (d *Doctor) examineReading(ctx context.Context, e *Report, s *stores.Store) error {
 	var h events.Header
 	var any bool
@@ -244,11 +243,11 @@ func (d *Doctor) examineWriting(ctx context.Context, e *Report, s *stores.Store)
 	return nil
 }
 
-// examineDisk checks that Pebble had no failed flush or compaction, no slow write and
-// no write stall. It uses the statistics since opening, or, if these are good, the
-// ones that the last writer saved when it closed the store. It skips a store that
-// another process or a database serves: the metrics of the serving process have the
-// same numbers.
+// examineDisk checks that Pebble had no failed flush or compaction, no slow write and no
+// write stall. It uses the statistics since the store was opened. If these show no
+// fault, it uses the statistics that the last writer saved when it closed the store. It
+// skips a database, and a folder that another process serves: the metrics of that
+// process have the same numbers.
 func (d *Doctor) examineDisk(ctx context.Context, e *Report, s *stores.Store) error {
 	if s.Folder == nil {
 		return nil
@@ -281,9 +280,9 @@ func (d *Doctor) examineDisk(ctx context.Context, e *Report, s *stores.Store) er
 	return nil
 }
 
-// examineProcesses counts the processes of the ledger that are living, dead and
-// unknown, as [stores.Store.Judge] classifies them by their leases. The check left
-// open fails if a dead process left work to recover.
+// examineProcesses counts the living, dead and unknown processes of the ledger, as
+// [stores.Store.Judge] classifies them by their leases. The check with the name "left
+// open" fails if a dead process left work to recover.
 func (d *Doctor) examineProcesses(ctx context.Context, e *Report, s *stores.Store) error {
 	lives, err := stores.Current(ctx, s, runner.Processes())
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine"
 )
 
-// Approvals resolves IDs to saved approvals. It returns all patterns of each ID, each
-// pattern once, in the order of the log.
+// Approvals resolves IDs to saved approvals. The result has each pattern of each ID
+// once, in the order of the log.
 func Approvals(ctx context.Context, s *stores.Store, ids []string) ([]engine.SavedApproval, error) {
 	state, err := stores.Current(ctx, s, engine.Approvals())
 	if err != nil {
@@ -33,8 +33,9 @@ func Approvals(ctx context.Context, s *stores.Store, ids []string) ([]engine.Sav
 	return found, nil
 }
 
-// approvalCandidates returns one candidate for each answer that saved approvals, in the
-// order of the log. The description of a candidate lists all patterns of the answer.
+// approvalCandidates returns one candidate for each answer of a person that saved
+// approvals, in the order of the log. The description of a candidate lists all patterns
+// of the answer.
 func approvalCandidates(s *engine.SavedApprovals) []candidate[domain.PermissionID] {
 	var all []candidate[domain.PermissionID]
 	at := map[domain.PermissionID]int{}

@@ -20,8 +20,8 @@ type EventFilter struct {
 	When      Period           // in which the event was appended; only event ls sets it
 }
 
-// Resolve looks up Session. It returns a usage or not-found error for a session, a
-// kind or a stream that the log does not have.
+// Resolve finds the session that f.Session identifies. It returns a usage or not-found
+// error if the log has no such session, or not a kind or the stream of f.
 func (f *EventFilter) Resolve(ctx context.Context, s *stores.Store) error {
 	if err := CheckKinds(ctx, s, f.Kinds); err != nil {
 		return err
@@ -37,9 +37,9 @@ func (f *EventFilter) Resolve(ctx context.Context, s *stores.Store) error {
 	return err
 }
 
-// Matches reports whether the filter selects the event e. v is the decoded event. For an
-// event that does not decode v is zero, and Matches takes the session from the stream of
-// e.
+// Matches reports whether the filter selects the event. e is the event as stored, and v
+// the decoded event, or zero if e does not decode. In that case Matches takes the
+// session from the stream of e.
 func (f *EventFilter) Matches(e events.Entry, v events.Envelope) bool {
 	session := v.Correlation
 	if own, ok := e.Stream.Session(); ok {
@@ -49,9 +49,9 @@ func (f *EventFilter) Matches(e events.Entry, v events.Envelope) bool {
 		(f.sessionID.IsZero() || session == f.sessionID) && f.When.Contains(e.Time)
 }
 
-// Entries yields the entries after a position that the filter selects. An entry that does
-// not decode comes together with an ErrDamaged. A record that the store cannot read is a
-// zero Entry with an ErrDamaged. After any other error the loop ends.
+// Entries yields the entries after a position that the filter selects. It yields an
+// entry that does not decode together with an ErrDamaged, and a record that the store
+// cannot read as a zero Entry with an ErrDamaged. Any other error ends the loop.
 func Entries(ctx context.Context, s *stores.Store, after events.Position, filter EventFilter) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		for e, err := range s.Entries(ctx, after) {

@@ -17,8 +17,8 @@ import (
 // Last is the ID of the last candidate in the order of the log.
 const Last = "@last"
 
-// A candidate is a session, turn, call, approval or process that an ID can identify, with
-// the names by which it is found.
+// A candidate is a session, turn, call, approval or process that an ID can identify. Its
+// names are the texts that an ID is compared with.
 type candidate[T any] struct {
 	value       T
 	names       []string // its names; the first is the whole ID
@@ -26,10 +26,10 @@ type candidate[T any] struct {
 }
 
 // pick returns the candidate that an ID identifies, by a whole name or a shortened one;
-// case does not matter. A whole name takes precedence over a shortened one. The
-// candidates are in the order of the log, and @last is the last of them. An empty or
-// ambiguous ID is a usage error, and an unknown ID a not-found error. noun is the kind of
-// candidate in the texts of these errors.
+// case does not matter. A whole name takes precedence over a shortened one. all are the
+// candidates in the order of the log, and the ID @last identifies the last of them. An
+// empty or ambiguous ID is a usage error, and an unknown ID a not-found error. noun is
+// the kind of candidate in the texts of these errors.
 func pick[T any](noun, id string, all []candidate[T]) (value T, err error) {
 	switch {
 	case id == "":
@@ -79,8 +79,8 @@ func matching[T any](id string, all []candidate[T], matches func(id, name string
 // maxCandidates is the maximum number of candidates that an error lists.
 const maxCandidates = 20
 
-// ambiguous returns the usage error of an ID that identifies more than one candidate.
-// found are these candidates.
+// ambiguous returns the usage error for an ID that identifies several candidates, which
+// are in found.
 func ambiguous[T any](noun, id string, found []candidate[T]) error {
 	f := fault.Usage("%s %s is ambiguous: %d fit", noun, id, len(found))
 	f.Code, f.Hint = "ambiguous", "write more of the id, or one as it is listed"
@@ -114,8 +114,9 @@ var nounsByPrefix = map[string]string{
 	domain.ScopeID{}.Prefix(): "scope", domain.ProcessID{}.Prefix(): "process", domain.PermissionID{}.Prefix(): "permission",
 }
 
-// notFoundHint returns the hint for an unknown ID: that its prefix belongs to another kind of
-// thing, or the command that lists the known IDs.
+// notFoundHint returns the hint for an unknown ID. If the prefix of the ID belongs to
+// another kind of thing, the hint says so. Otherwise it names the command that lists the
+// known IDs.
 func notFoundHint(noun, id string) string {
 	prefix, _, ok := strings.Cut(id, "_")
 	if kind := nounsByPrefix[strings.ToLower(prefix)]; ok && kind != "" && kind != noun && noun != "call" && !(noun == "approval" && kind == "permission") {
@@ -140,8 +141,8 @@ func processCandidates(started []events.ProcessStarted) []candidate[events.Proce
 	return all
 }
 
-// sessionCandidates returns all sessions. An imported session also has the name that it has in
-// the program from which it was imported.
+// sessionCandidates returns all sessions as candidates. An imported session has a second
+// name: its name in the program from which it was imported.
 func sessionCandidates(s *calls.State) []candidate[calls.Session] {
 	var all []candidate[calls.Session]
 	for _, known := range s.Sessions() {
@@ -155,8 +156,8 @@ func sessionCandidates(s *calls.State) []candidate[calls.Session] {
 	return all
 }
 
-// callCandidates returns calls, each under three names: MESSAGE/CALL, the provider's ID of the
-// call, and the event of its settlement.
+// callCandidates returns calls as candidates. Each has three names: MESSAGE/CALL, the ID
+// that the provider gave the call, and the ID of the event that settled the call.
 func callCandidates(all []calls.Call) []candidate[calls.Call] {
 	candidates := make([]candidate[calls.Call], len(all))
 	for i, c := range all {
@@ -169,9 +170,9 @@ func callCandidates(all []calls.Call) []candidate[calls.Call] {
 	return candidates
 }
 
-// Call returns the call that an ID identifies: by a name of callCandidates, shortened or not,
-// or by a shortened MESSAGE/CALL. If there is no such call, Call searches the orphans: results
-// without a call.
+// Call returns the call that an ID identifies: by a name of callCandidates, which may be
+// shortened, or by MESSAGE/CALL with both parts shortened. If no call matches, Call
+// searches the orphans of s, which are results without a call.
 func Call(s *calls.State, id string) (calls.Call, error) {
 	c, err := pick("call", id, callCandidates(s.Calls()))
 	if err == nil || fault.Of(err).Exit != fault.ExitNotFound {
@@ -203,8 +204,9 @@ func callsInMessage(s *calls.State, id string) (found []calls.Call) {
 	return found
 }
 
-// turnCandidates returns the turns of sessions, grouped by session and in the order of the log
-// within each. A turn also has the ID of its event as a name.
+// turnCandidates returns the turns of sessions as candidates, grouped by session. The
+// turns of a session are in the order of the log. A turn has a second name: the ID of
+// its event.
 func turnCandidates(s *staleness.State, sessions []calls.Session) []candidate[staleness.TurnOffer] {
 	var all []candidate[staleness.TurnOffer]
 	for _, session := range sessions {
@@ -216,8 +218,8 @@ func turnCandidates(s *staleness.State, sessions []calls.Session) []candidate[st
 	return all
 }
 
-// LoadSession returns the session that an ID identifies, and the fold of all calls in which it
-// found the session.
+// LoadSession returns the session that an ID identifies. It also returns the state of
+// all calls, from the projection in which it found the session.
 func LoadSession(ctx context.Context, s *stores.Store, id string) (calls.Session, *calls.State, error) {
 	state, err := stores.Current(ctx, s, calls.Projection())
 	if err != nil {
@@ -233,13 +235,13 @@ func Session(s *calls.State, id string) (calls.Session, error) {
 	return pick("session", id, sessionCandidates(s))
 }
 
-// Turn returns the turn that an ID identifies among those of sessions. @last is the last
-// turn of the last session.
+// Turn returns the turn that an ID identifies among the turns of sessions. The ID @last
+// identifies the last turn of the last session.
 func Turn(s *staleness.State, sessions []calls.Session, id string) (staleness.TurnOffer, error) {
 	return pick("turn", id, turnCandidates(s, sessions))
 }
 
-// Process returns the process of started that an ID identifies.
+// Process returns the process that an ID identifies among the processes in started.
 func Process(started []events.ProcessStarted, id string) (events.ProcessStarted, error) {
 	return pick("process", id, processCandidates(started))
 }

@@ -17,9 +17,9 @@ type CallWithInput struct {
 	Input json.RawMessage // as the model sent it; JSON null for a result without a call
 }
 
-// CallsWithInputs returns calls with their whole inputs. The fold of the calls has only short
-// inputs; CallsWithInputs reads the others from the log, in one pass over the stream of each
-// session.
+// CallsWithInputs returns calls with their whole inputs. The projection of calls keeps
+// only short inputs. CallsWithInputs reads the longer inputs from the log, in one pass
+// over the stream of each session.
 func CallsWithInputs(ctx context.Context, s *stores.Store, all []calls.Call) ([]CallWithInput, error) {
 	found := make([]CallWithInput, len(all))
 	missing := map[domain.SessionID][]*CallWithInput{}
@@ -37,8 +37,9 @@ func CallsWithInputs(ctx context.Context, s *stores.Store, all []calls.Call) ([]
 	return found, nil
 }
 
-// readInputs sets the inputs of some calls of a session. It reads the session's stream from the
-// first reply that asked for one of them to the last.
+// readInputs sets the inputs of the calls in unread, which belong to one session. It
+// reads the session's stream from the first reply that asked for one of these calls to
+// the last such reply.
 func readInputs(ctx context.Context, s *stores.Store, session domain.SessionID, unread []*CallWithInput) error {
 	at := map[events.Revision][]*CallWithInput{}
 	first, last := unread[0].AskedAt.Revision, unread[0].AskedAt.Revision

@@ -17,8 +17,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// unknownName returns the usage error of a flag whose value is no known name. Its hint
-// suggests similar names, or is the given hint if no name is similar.
+// unknownName returns the usage error for a flag whose value name is not one of names.
+// The hint of the error suggests similar names. If no name is similar it is the
+// parameter hint.
 func unknownName(flag, name string, names []string, hint string) error {
 	f := fault.Usage("--%s: there is no %s %q", flag, flag, name)
 	f.Hint = hint
@@ -28,8 +29,8 @@ func unknownName(flag, name string, names []string, hint string) error {
 	return f
 }
 
-// similarNames returns at most five of names that are similar to name, sorted. Cobra's
-// suggestions decide which names are similar.
+// similarNames returns at most five elements of names that are similar to name, sorted.
+// The rules are those by which cobra suggests commands.
 func similarNames(name string, names []string) []string {
 	known := &cobra.Command{SuggestionsMinimumDistance: max(2, len(name)/3)}
 	for _, other := range names {
@@ -42,8 +43,8 @@ func similarNames(name string, names []string) []string {
 	return found[:min(len(found), 5)]
 }
 
-// checkName returns a usage error if the log has names and name is not one of them. names
-// are the names in the log. An empty name is valid.
+// checkName returns a usage error if name is not in names, which are the names in the
+// log. It returns nil if name is empty or the log has no names.
 func checkName(flag, name string, names []string) error {
 	if name == "" || len(names) == 0 || slices.Contains(names, name) {
 		return nil
@@ -51,7 +52,8 @@ func checkName(flag, name string, names []string) error {
 	return unknownName(flag, name, names, "the log has "+listNames(names))
 }
 
-// listNames sorts names and returns the first twelve as text, with the number of the others.
+// listNames sorts names and returns the first twelve as a text, which ends with the
+// number of the remaining names.
 func listNames(names []string) string {
 	const most = 12
 	slices.Sort(names)
@@ -61,8 +63,8 @@ func listNames(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// CheckKinds returns a usage error for a kind of event that neither this program knows nor the
-// log has. A newer program may have written kinds that this one does not know.
+// CheckKinds returns a usage error for a kind of event that is neither known to this
+// program nor in the log. The log may contain kinds that only a newer program knows.
 func CheckKinds(ctx context.Context, s *stores.Store, kinds []string) error {
 	for _, kind := range kinds {
 		if events.Knows(kind) {
@@ -85,7 +87,8 @@ func CheckKinds(ctx context.Context, s *stores.Store, kinds []string) error {
 	return nil
 }
 
-// checkStream returns a not-found error for a stream without records. A damaged stream exists.
+// checkStream returns a not-found error for a stream without records. A stream whose
+// records are damaged is found.
 func checkStream(ctx context.Context, s *stores.Store, stream string) error {
 	if stream == "" {
 		return nil
@@ -123,9 +126,9 @@ func CheckTool(ctx context.Context, s *stores.Store, state *calls.State, tool st
 	return checkName("tool", tool, slices.Collect(maps.Keys(names)))
 }
 
-// AbsoluteLocation returns a folder in the form in which the log has locations: an absolute path
-// without symbolic links. It returns the absolute path of a folder that does not exist. The
-// flag is named in the error.
+// AbsoluteLocation returns the path of folder as the log records locations: absolute and
+// without symbolic links. If folder does not exist, the result is its absolute path. An
+// error names flag.
 func AbsoluteLocation(flag, folder string) (string, error) {
 	path, err := filepath.Abs(folder)
 	if err != nil {

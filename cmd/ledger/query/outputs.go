@@ -9,9 +9,10 @@ import (
 	"github.com/settlement-ledger/ledger/projections/calls"
 )
 
-// OutputRef returns the reference of an output: id itself if it is a reference, and
-// otherwise that of an output of the call that id identifies. It prefers the text channel.
-// A call without a retained output is a not-found error.
+// OutputRef returns the reference of an output. If id is a reference, it returns id
+// itself. Otherwise id identifies a call, and OutputRef returns the reference of that
+// call's text output, or of another output if the call has no text output. A call
+// without a retained output is a not-found error.
 func OutputRef(ctx context.Context, s *stores.Store, id string) (domain.Ref, error) {
 	if domain.IsRef(id) {
 		return domain.ParseRef(id)

@@ -15,15 +15,16 @@ type Period struct {
 	from, to     time.Time // set by Resolve: from is included, to is not; zero: unbounded
 }
 
-// AddFlags adds --since and --until to cmd. noun is the kind of listed rows in their help
-// texts.
+// AddFlags adds --since and --until to cmd. noun names the listed rows in the help texts
+// of these flags.
 func (p *Period) AddFlags(cmd *cobra.Command, noun string) {
 	cmd.Flags().StringVar(&p.since, "since", "", "only "+noun+" since: "+render.TimesHelp)
 	cmd.Flags().StringVar(&p.until, "until", "", "only "+noun+" before; a day counts to its end")
 }
 
-// Resolve parses the flags into from and to, in the time zone of printer. It returns a
-// usage error for a time that does not parse, and for a range that ends before it begins.
+// Resolve parses the values of --since and --until, in the time zone of printer, and
+// stores the times in p. It returns a usage error for a text that is not a time, and if
+// the period ends before it begins.
 func (p *Period) Resolve(printer *render.Printer) error {
 	if p.since != "" {
 		from, _, err := printer.ParseTime(p.since)

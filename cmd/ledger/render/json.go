@@ -33,7 +33,7 @@ func OrNull[T comparable](v T) *T {
 // zero time.
 type Timestamp time.Time
 
-// MarshalJSON encodes the time as a JSON string, or null.
+// MarshalJSON encodes the time as a JSON string, or as null if it is the zero time.
 func (s Timestamp) MarshalJSON() ([]byte, error) {
 	if time.Time(s).IsZero() {
 		return []byte("null"), nil

@@ -57,8 +57,8 @@ func (p *Printer) Outcome(word string) string {
 	return p.Styled(l.paint, strings.TrimSpace(l.symbol+" "+word))
 }
 
-// Took formats the duration of a call for a table. It returns an empty string if DurationMS
-// is nil.
+// Took formats the duration of a call for a table. It returns an empty string if the
+// call has no duration (see DurationMS).
 func Took(c calls.Call) string {
 	ms := DurationMS(c)
 	if ms == nil {
@@ -77,7 +77,7 @@ func DurationMS(c calls.Call) *int64 {
 	return &ms
 }
 
-// PaddedOutcome returns Outcome, padded with spaces to a width in columns.
+// PaddedOutcome returns the text of Outcome, padded with spaces to a width in columns.
 func (p *Printer) PaddedOutcome(word string, width int) string {
 	return p.Outcome(word) + strings.Repeat(" ", max(0, width-len([]rune(looks[word].symbol+" "+word))))
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // NewPrinter returns a Printer over the process's standard output, standard error,
-// environment and clock. A write to a pipe whose reader has closed it calls leave with
-// fault.ErrUnread.
+// environment and clock. After the reader of a stream has closed the pipe, a write to
+// that stream calls the function leave with fault.ErrUnread.
 func NewPrinter(leave context.CancelCauseFunc) *Printer {
 	return &Printer{
 		Out: bufio.NewWriter(pipe{os.Stdout, leave}), Err: pipe{os.Stderr, leave}, Env: os.LookupEnv, Now: time.Now,

@@ -64,9 +64,10 @@ func (p *Printer) Fields(pairs ...string) {
 	}
 }
 
-// Rows writes rows in the format of p: a JSON array, or a JSON object on each line.
-// For people it calls show instead, which writes a table. It returns the error of a
-// row without a JSON form; the rows before it may be written.
+// Rows writes rows in the format of p: a JSON array, or a JSON object on each line. In
+// the format for people it calls the function show instead, which writes a table. It
+// returns an error if a row has no JSON form; the rows before that row may already be
+// written.
 func Rows[T any](p *Printer, rows []T, show func()) error {
 	switch p.Format {
 	case AsJSON:
@@ -86,7 +87,7 @@ func Rows[T any](p *Printer, rows []T, show func()) error {
 	return nil
 }
 
-// Object writes v in the format of p: as JSON, or for people by calling show. It
+// Object writes v as JSON, or calls the function show in the format for people. It
 // returns an error if v has no JSON form.
 func (p *Printer) Object(v any, show func()) error {
 	switch p.Format {

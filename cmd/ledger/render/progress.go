@@ -45,9 +45,10 @@ func (p *Printer) Progress() *ProgressBar {
 	return shown
 }
 
-// Show updates the progress of a part. If part is a new name, Show first begins its bar.
-// The length of the bar is done of total, in any measure. The text beside the bar shows
-// amount and its rate, formatted by u. Show ignores a call with the total 0.
+// Show updates the progress of a part. If part is a new name, Show first begins a bar
+// for it. The bar is filled to the share done of total, in any measure. The text beside
+// the bar shows amount and the rate of its growth, formatted by u. Show ignores a call
+// with the total 0.
 func (p *ProgressBar) Show(part string, u unit, amount int64, done, total uint64) {
 	if p.lines == nil || total == 0 {
 		return
@@ -61,8 +62,9 @@ func (p *ProgressBar) Show(part string, u unit, amount int64, done, total uint64
 	p.bar.SetCurrent(int64(done - p.from))
 }
 
-// begin adds the bar of a part. amount and done are the progress at this time, such as
-// that of an earlier run; the rate and the estimated time count only later progress.
+// begin adds the bar of a part. amount and done are the progress that already exists,
+// for example from an earlier run. The rate and the estimated time count only later
+// progress.
 func (p *ProgressBar) begin(part string, u unit, amount int64, done, total uint64) {
 	p.part, p.from, p.done = part, done, &atomic.Int64{}
 	begun, counted := time.Now(), p.done

@@ -89,15 +89,15 @@ func (p *Printer) Table(t Table) {
 	}
 }
 
-// fitInto shortens and omits columns until the table fits into width, and reports whether
-// it does.
+// fitInto shortens and omits columns until the table fits into width, and reports
+// whether it fits.
 //
 // In each round it divides the room that the other columns leave among the columns of
 // texts. If each of these gets its full width or at least fairWidth, the table fits.
-// Otherwise fitInto omits one column and begins the next round. It omits first the spare
-// columns from the right, then the columns of texts from the right, except the first. The
-// last remaining column of texts may shrink to leastWidth. There are at most as many
-// rounds as columns.
+// Otherwise fitInto omits one column and begins the next round. It omits first the
+// columns marked ? from the right, then the columns of texts from the right, except the
+// first. The last remaining column of texts may shrink to leastWidth. There are at most
+// as many rounds as columns.
 func fitInto(columns []column, width int) bool {
 	for {
 		var texts, spare []int
@@ -135,8 +135,8 @@ func fitInto(columns []column, width int) bool {
 	}
 }
 
-// shorten limits the width of the columns of texts so that they need at most room
-// together. texts are the indexes of these columns. It tries the widths from widest, the
+// shorten limits the width of the columns of texts so that their total width is at most
+// room. texts are the indexes of these columns. It tries each width from widest, the
 // full width of the widest of these columns, down to least. It applies the first width
 // that fits and returns true. If no width fits, it changes no column and returns false.
 func shorten(columns []column, texts []int, room, widest, least int) bool {

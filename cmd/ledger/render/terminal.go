@@ -10,9 +10,9 @@ import (
 // IsTerminal reports whether a file is a terminal.
 func IsTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
-// colored reports whether results have colours. The first of these that is set
-// decides: the flag --color, NO_COLOR, FORCE_COLOR or CLICOLOR_FORCE. Otherwise
-// results have colours on a terminal whose TERM is not dumb.
+// colored reports whether results have colours. The first of these settings that is
+// present decides: the flag --color, NO_COLOR, FORCE_COLOR or CLICOLOR_FORCE. Without
+// any of them, results have colours on a terminal whose TERM is not dumb.
 func (p *Printer) colored() bool {
 	set := func(name string) bool { v := p.Variable(name); return v != "" && v != "0" }
 	switch {
@@ -55,11 +55,12 @@ func (p *Printer) Styled(style paint, text string) string {
 // width that the terminal reports, or 80. It returns 0 if results go to a pipe or a file.
 func (p *Printer) Columns() int { return p.width(p.Terminal, p.OutFile) }
 
-// ErrColumns is Columns for the standard error.
+// ErrColumns returns the width of the terminal to which the standard error goes, as
+// Columns does for results.
 func (p *Printer) ErrColumns() int { return p.width(p.ErrTerminal, p.ErrFile) }
 
-// width returns the number of columns of the terminal that file writes to. It returns 0
-// if watched is false: the stream is then not a terminal.
+// width returns the number of columns of the terminal to which file writes. It returns 0
+// if watched is false, which means that file is not a terminal.
 func (p *Printer) width(watched bool, file *os.File) int {
 	if !watched {
 		return 0

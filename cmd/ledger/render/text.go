@@ -18,9 +18,10 @@ import (
 // characters.
 func ShortID(id fmt.Stringer) string { return Shorten(id.String()) }
 
-// Shorten is ShortID for the text of an ID. It returns a text unchanged if it is
-// already short, or has no prefix of at most eight characters. IDs that were made
-// close together differ in their last characters, not in their first.
+// Shorten returns the short form of an ID, given as text: the prefix, an ellipsis and
+// the last six characters. It returns a text unchanged if it is already short, or if it
+// has no prefix of at most eight characters. IDs that were made at about the same time
+// differ in their last characters, not in their first.
 func Shorten(id string) string {
 	const tail = 6
 	prefix, _, ok := strings.Cut(id, "_")
@@ -30,9 +31,8 @@ func Shorten(id string) string {
 	return prefix + "_…" + id[len(id)-tail:]
 }
 
-// ShortCallID returns the short form of a call ID for tables, in at most 24 columns
-// and without control characters. A provider chooses its call IDs freely, so this one
-// may be any text.
+// ShortCallID returns the short form of a call ID for tables, in at most 24 columns and
+// without control characters. A provider chooses call IDs freely, so id may be any text.
 func ShortCallID(id domain.CallID) string {
 	if text := string(id); Printable(text) == text && isASCII(text) {
 		return ansi.Truncate(Shorten(text), 24, "…")
@@ -70,9 +70,9 @@ func Printable(text string) string {
 }
 
 // OneLine returns the beginning of a text on one printable line of at most width
-// columns. It joins words by single spaces. An ellipsis marks a cut at width. It
-// examines at most 16 bytes for each column, so that a large output costs no more
-// than a small one.
+// columns. It joins words by single spaces. If it cuts the text, the line ends with an
+// ellipsis. It examines at most 16 bytes for each column, so that a large output costs
+// no more than a small one.
 func OneLine(text string, width int) string {
 	if len(text) > 16*width {
 		text = strings.ToValidUTF8(text[:16*width], "")
@@ -97,7 +97,7 @@ func StringOf[T fmt.Stringer](v *T) string {
 	return (*v).String()
 }
 
-// ValueOf returns the text at v, or an empty string if v is nil.
+// ValueOf returns the string that v points to, or an empty string if v is nil.
 func ValueOf(v *string) string {
 	if v == nil {
 		return ""

@@ -48,8 +48,9 @@ func (p *Printer) Milliseconds(t time.Time) string {
 	return p.local(t).Format("2006-01-02 15:04:05.000")
 }
 
-// LongTime formats a time with its date and zone, to the millisecond, and appends Ago in
-// parentheses unless that is empty. It returns an empty string for the zero time.
+// LongTime formats a time with its date and zone, to the millisecond. It appends the
+// text of Ago in parentheses if there is one. It returns an empty string for the zero
+// time.
 func (p *Printer) LongTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -61,8 +62,8 @@ func (p *Printer) LongTime(t time.Time) string {
 	return text
 }
 
-// Ago formats the distance of a time from now, such as "3 minutes ago" or "1 hour from now".
-// It returns an empty string for the zero time and for a distance of a month or more.
+// Ago formats the time between t and now, such as "3 minutes ago" or "1 hour from now".
+// It returns an empty string for the zero time, and if t is a month or more away.
 func (p *Printer) Ago(t time.Time) string {
 	if now := p.Now(); !t.IsZero() && now.Sub(t).Abs() < humanize.Month {
 		return humanize.RelTime(t, now, "ago", "from now")
@@ -126,8 +127,8 @@ func (p *Printer) ParseTime(text string) (first, last time.Time, err error) {
 	return first, last, fmt.Errorf("%q is not a time: write %s", text, TimesHelp)
 }
 
-// parsed parses text by the first layout in forms that matches, as a time in UTC, and
-// reports whether one matches.
+// parsed parses text as a time in UTC, by the first layout in forms that matches. The
+// bool reports whether a layout matches.
 func parsed(text string, forms []string) (time.Time, bool) {
 	for _, form := range forms {
 		if t, err := time.Parse(form, text); err == nil {
@@ -137,9 +138,9 @@ func parsed(text string, forms []string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// span parses a duration that is not negative, and reports whether text is one.
-// Besides the units of time.ParseDuration it accepts a whole number of days (d) of 24
-// hours or weeks (w) of 7 days.
+// span parses a duration that is not negative. The bool reports whether text is such a
+// duration. Besides the units of time.ParseDuration it accepts a whole number of days
+// (d) of 24 hours or weeks (w) of 7 days.
 func span(text string) (time.Duration, bool) {
 	for unit, hours := range map[string]uint64{"d": 24, "w": 7 * 24} {
 		if number, ok := strings.CutSuffix(text, unit); ok {
@@ -152,13 +153,14 @@ func span(text string) (time.Duration, bool) {
 	return d, err == nil && d >= 0
 }
 
-// wall returns the first and the last time at which a clock in the zone of p shows
-// the date and time of day of t. They differ if the clock is set back over that time.
-// If the clock skips that time, both are the time of the skip.
+// wall returns the first and the last time at which a clock in the zone of p shows the
+// date and the time of day of t. The two differ if the clock is set back and so shows
+// this time of day twice. If the clock is set forward and never shows it, both are the
+// time of that change.
 //
-// time.Date resolves such a time in an unspecified way. wall therefore takes the
-// offsets in effect before, at and after it, up to two days away, and keeps the
-// candidates that show t.
+// time.Date resolves such a time in an unspecified way. wall therefore takes the zone
+// offsets in effect before, at and after it, up to two days away. It keeps the
+// candidates at which the clock shows t.
 func (p *Printer) wall(t time.Time) (first, last time.Time) {
 	const show = "2006-01-02T15:04:05"
 	in := p.location()

@@ -22,8 +22,8 @@ type batch struct {
 	bytes   int             // size of the batch
 }
 
-// add adds a record to the batch. If the record does not continue the batch, or the
-// batch is full, it first flushes.
+// add adds a record to the batch. If the record does not follow the last record of the
+// batch in the same stream, or the batch is full, add first flushes the batch.
 func (r *batch) add(ctx context.Context, e events.Entry) error {
 	bytes := len(e.Data) + len(e.Metadata) + 2*len(e.Kind)
 	follows := e.Stream == r.stream && e.Revision == r.after+events.Revision(len(r.records))+1
@@ -51,8 +51,8 @@ func (r *batch) flush(ctx context.Context) error {
 	return err
 }
 
-// append appends records. If the target rejects them as too large it appends each
-// half separately, as only the target knows its limit.
+// append appends records to the target. If the target rejects them as too large, append
+// splits them into two halves and appends each, because only the target knows its limit.
 func (r *batch) append(ctx context.Context, after events.Revision, records []events.Record) error {
 	err := r.to.Append(ctx, r.stream, after, records...)
 	// A single record that is too large cannot be divided.

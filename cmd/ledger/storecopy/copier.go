@@ -32,8 +32,8 @@ type copier struct {
 	bytes    struct{ done, total int64 } // of the outputs, for the progress display
 }
 
-// Run copies the store at address from to the address to, with o, and prints the
-// result to p. It closes both stores before it returns.
+// Run copies the store at the address from to the store at the address to, both of which
+// it opens with o, and prints the result to p. It closes both stores before it returns.
 func Run(ctx context.Context, p *render.Printer, o *stores.Opener, from, to string) (err error) {
 	source, err := stores.ParseAddressOf("FROM", from)
 	if err != nil {
@@ -90,9 +90,10 @@ func (c *copier) run(ctx context.Context) error {
 	return c.copyOutputs(ctx)
 }
 
-// readBoth reads the stores from and to in parallel. It calls each for every record that
-// both stores hold, and rest for every record of from after the end of to. It returns a
-// conflict fault at a record that differs. An entry is valid only during the call.
+// readBoth reads the source and the target in parallel. It calls the function each for
+// every record that both have, and the function rest for every record of the source
+// after the end of the target. At the first record that differs it returns a conflict
+// fault. An entry is valid only during the call that receives it.
 func (c *copier) readBoth(ctx context.Context, each func(events.Entry), rest func(events.Entry) error) error {
 	next, stop := iter.Pull2(events.Lend(ctx, c.to.Log, events.Query{}))
 	defer stop()
@@ -145,9 +146,9 @@ func sameEntry(a, b events.Entry) bool {
 		a.Time.Equal(b.Time) && string(a.Data) == string(b.Data) && string(a.Metadata) == string(b.Metadata)
 }
 
-// conflict returns the fault for the first record at which the stores differ. here is the
-// record of the source, or zero if the source has no more records; there is the record of
-// the target.
+// conflict returns the fault for the first record at which the stores differ. The
+// parameter here is the record of the source, or zero if the source has no more records.
+// The parameter there is the record of the target.
 func (c *copier) conflict(here, there events.Entry) error {
 	expected := "nothing"
 	if !here.ID.IsZero() {
@@ -159,8 +160,8 @@ func (c *copier) conflict(here, there events.Entry) error {
 	return f
 }
 
-// copyRecords appends the records that the target lacks, and returns the digest of all
-// records of from through c.through.
+// copyRecords appends the records that the target lacks. It returns the digest of all
+// records of the source up to and including the position c.through.
 func (c *copier) copyRecords(ctx context.Context) (*events.Digest, error) {
 	digest := events.NewDigest()
 	run := batch{to: c.to.Log}
@@ -180,8 +181,8 @@ func (c *copier) copyRecords(ctx context.Context) (*events.Digest, error) {
 	return digest, err
 }
 
-// appendError wraps an error of an append to the target. e is the record at hand, or
-// zero at the end.
+// appendError wraps an error of an append to the target. e is the record that was being
+// copied, or zero after the last record.
 func (c *copier) appendError(e events.Entry, err error) error {
 	if e.ID.IsZero() {
 		return fmt.Errorf("copy to %s: %w", c.totals.To, err)
@@ -189,8 +190,8 @@ func (c *copier) appendError(e events.Entry, err error) error {
 	return fmt.Errorf("copy to %s, before position %s of %s: %w", c.totals.To, e.Position, c.totals.From, err)
 }
 
-// compare reads both stores again and returns their common digest. A record that the
-// target lacks is a fault.
+// compare reads both stores again and returns the digest of their records, which is the
+// same for both. A record that the target lacks is a fault.
 func (c *copier) compare(ctx context.Context) (*events.Digest, error) {
 	digest := events.NewDigest()
 	c.totals.Records = 0

@@ -54,9 +54,10 @@ func (c countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// copyOutput copies one output unless the target has it or pruned it, and confirms it in the
-// target: the settlement is in the copied log. It returns ErrDamaged if the bytes do not match
-// the size and digest in the settlement.
+// copyOutput copies one output, unless the target has it or has pruned it. It then
+// confirms the output in the target, because the copied log has the settlement. It
+// returns ErrDamaged if the bytes do not match the size and the digest in the
+// settlement.
 func (c *copier) copyOutput(ctx context.Context, named domain.Retained) error {
 	// LocalOutputs ignores other nodes: the target must store the output itself.
 	found, err := c.to.LocalOutputs.Stat(ctx, named.Ref)

@@ -41,10 +41,10 @@ const (
 	maxAppendSetting = "maxAppend"
 )
 
-// parseAddress parses the address of a store. A text that contains "://" is a
-// connection string; any other text is the path of a folder. It returns a usage error
-// for an unknown scheme or an invalid setting; package eventstoredb checks the rest.
-// Its errors never quote a part of a password.
+// parseAddress parses the address of a store. A text that contains "://" is a connection
+// string; any other text is the path of a folder. An unknown scheme and an invalid
+// setting of the ledger are usage errors; package eventstoredb checks the other
+// settings. No error quotes a part of a password.
 func parseAddress(text string) (Address, error) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {
@@ -96,9 +96,9 @@ func parseFolder(text string) (Address, error) {
 	return Address{Folder: text}, nil
 }
 
-// take removes the ledger's own settings from values, the settings of a connection string,
-// and stores them in a. It ignores the case of their names. It returns a usage error for a
-// setting that is given twice or is invalid.
+// take removes the settings of the ledger from values, which are the settings of a
+// connection string, and stores them in a. The case of a setting's name does not matter.
+// take returns a usage error for a setting that is given twice or is invalid.
 func (a *Address) take(values url.Values) error {
 	given := map[string][]string{}
 	for name, all := range values {
@@ -126,8 +126,8 @@ func (a *Address) take(values url.Values) error {
 	return nil
 }
 
-// mostAppend is the greatest valid value of the setting maxAppend, in bytes: no server
-// takes more in one append.
+// mostAppend is the greatest valid value of the setting maxAppend, in bytes. No server
+// accepts a larger append.
 const mostAppend = 256 << 20
 
 // parseBytes parses a size between 1 byte and mostAppend. The units are KiB and MiB;
@@ -192,8 +192,8 @@ func (a Address) String() string {
 	return text
 }
 
-// ParseAddressOf parses an address. Its errors begin with given, the name of the flag or
-// variable that held the text.
+// ParseAddressOf parses the address in text. Its errors begin with given, the name of
+// the flag or the variable from which the text is.
 func ParseAddressOf(given, text string) (Address, error) {
 	at, err := parseAddress(text)
 	if f, ok := errors.AsType[*fault.Error](err); ok {

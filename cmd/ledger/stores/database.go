@@ -20,8 +20,8 @@ import (
 )
 
 // OpenDatabase opens the ledger in a database. A database does not store outputs and
-// checkpoints: they are in the folder of this node ([Opener.NodeDir]), and the Store
-// fetches the outputs of other nodes from these nodes. It returns the errors of
+// checkpoints: the ones of this node are in the folder [Opener.NodeDir], and the Store
+// fetches outputs of other nodes from those nodes. It returns the errors of
 // eventstoredb.Open, such as an unreachable server, and a usage error for an invalid
 // setting.
 func (o *Opener) OpenDatabase(ctx context.Context, at Address) (*Store, error) {
@@ -51,10 +51,10 @@ func (o *Opener) OpenDatabase(ctx context.Context, at Address) (*Store, error) {
 	}, nil
 }
 
-// nodeAddress returns the address under which other nodes reach the outputs in dir: the
+// nodeAddress returns the address at which other nodes request the outputs in dir: the
 // value of LEDGER_NODE_ADDRESS, or else the address of the process that serves dir. It
-// returns an empty string if there is neither. A process that serves the folder later
-// records its address, by which other nodes find the outputs then.
+// returns an empty string if the variable is not set and no process serves dir. A
+// process that serves dir later records its own address in the log.
 func (o *Opener) nodeAddress(dir string) (string, error) {
 	address, err := o.GivenNodeAddress()
 	if address != "" || err != nil {
@@ -104,10 +104,10 @@ func (o *Opener) NodeDir(at Address) (string, error) {
 	return filepath.Join(dir, hex.EncodeToString(sum[:8])), nil
 }
 
-// A checkpointFolder is the path of a folder that stores each checkpoint in one file,
-// named by the SHA-256 of the checkpoint's name. Saving replaces the file atomically,
-// so a crash leaves the old or the new checkpoint. Several processes may use the
-// folder; the last save counts.
+// A checkpointFolder is the path of a folder with one file for each checkpoint. The name
+// of a file is the SHA-256 of the checkpoint's name. A save replaces the file
+// atomically, so a crash leaves the old or the new checkpoint. If several processes save
+// the same checkpoint, the last save remains.
 type checkpointFolder string
 
 // path returns the path of the file of a checkpoint.
@@ -116,8 +116,9 @@ func (c checkpointFolder) path(name string) string {
 	return filepath.Join(string(c), hex.EncodeToString(sum[:]))
 }
 
-// SaveCheckpoint replaces the checkpoint of a name by data, which is durable when it
-// returns. It makes the folder on first use. Each call costs three syncs.
+// SaveCheckpoint replaces the checkpoint name by data. The checkpoint is durable when
+// SaveCheckpoint returns. It creates the folder on first use. Each call costs three
+// syncs.
 func (c checkpointFolder) SaveCheckpoint(ctx context.Context, name string, data []byte) error {
 	if err := context.Cause(ctx); err != nil {
 		return err

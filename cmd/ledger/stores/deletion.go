@@ -19,8 +19,8 @@ func DescribeDeletion(i eventstoredb.Deletion) string {
 	return "the metadata was set to " + render.OneLine(i.Metadata, 100) + " " + when
 }
 
-// DeletionRemedy returns advice on how an administrator restores hidden records. For a
-// tombstone, which is final, it advises how to save the records that are left.
+// DeletionRemedy returns advice on how an administrator restores hidden records. A
+// tombstone is final: for it the advice is how to save the remaining records.
 func DeletionRemedy(i eventstoredb.Deletion) string {
 	if i.Tombstone {
 		return "a tombstone cannot be removed: do not scavenge, and copy the remaining records with ledger store copy"

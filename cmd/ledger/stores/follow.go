@@ -65,9 +65,9 @@ type folderFollower struct {
 	yield    func(events.Entry, error) bool
 }
 
-// run follows the log until an error and returns it; it never returns nil. After an
-// error of a serving process it reopens the folder once, because the process may be
-// about to end. A second error without a record in between is final.
+// run follows the log until an error and returns that error, never nil. After an error
+// of a serving process it reopens the folder once, because the process may be about to
+// end. If the next pass fails before it yields a record, run returns that error.
 func (f *folderFollower) run(ctx context.Context) error {
 	if f.store.ReadOnly { // for a client, reopen first: the serving process may have ended
 		if err := f.pass(ctx); err != nil {
@@ -99,8 +99,9 @@ func (f *folderFollower) run(ctx context.Context) error {
 	}
 }
 
-// pass yields the records of f.store after f.after. It returns nil at the end of a store
-// that reads the files, and when the process that serves the folder has ended.
+// pass yields the records of f.store after the position f.after. A store that reads the
+// files ends with the last record, and pass returns nil. With a client of a serving
+// process, pass waits for more records and returns nil when that process has ended.
 func (f *folderFollower) pass(ctx context.Context) error {
 	if f.store.ReadOnly {
 		err := f.giveAll(f.store.Log.ReadAll(ctx, f.after))
@@ -124,9 +125,9 @@ func (f *folderFollower) pass(ctx context.Context) error {
 // errHolderEnded cancels a pass through the process that served the folder.
 var errHolderEnded = errors.New("the process that served the folder has ended")
 
-// holderEnds polls the lock of the folder every followInterval until f.holder no
-// longer has it, or the lock is unreadable, and returns errHolderEnded. It returns
-// the cause of ctx if that ends first.
+// holderEnds polls the lock of the folder every followInterval. It returns
+// errHolderEnded when the process f.holder no longer has the lock, or when the lock
+// cannot be read. It returns the cause of ctx if ctx ends first.
 func (f *folderFollower) holderEnds(ctx context.Context) error {
 	for {
 		now, held, err := storedir.Holder(f.dir)
@@ -163,10 +164,10 @@ func (f *folderFollower) give(e events.Entry) error {
 	return nil
 }
 
-// reopen opens the folder into f.store and returns its folderState. After a pass
-// through a serving process it opens the folder at once. After a pass over the files
-// it first waits until the state differs from seen. If a process has the lock and
-// does not serve the folder, reopen tries again at intervals.
+// reopen opens the folder, stores it in f.store and returns the folderState. After a
+// pass through a serving process it opens the folder at once. After a pass over the
+// files it first waits until the folderState differs from seen. While a process has the
+// lock and does not serve the folder, reopen tries again at intervals.
 func (f *folderFollower) reopen(ctx context.Context, seen string) (string, error) {
 	now := !f.store.ReadOnly
 	for {

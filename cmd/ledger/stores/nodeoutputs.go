@@ -15,14 +15,14 @@ import (
 // with the same name, and releases them.
 type nodeOutputs struct{ *NodeStore }
 
-// maxMoves is the greatest number of attempts of one operation while the process that
-// serves the outputs changes.
+// maxMoves is the greatest number of attempts of one operation. An attempt fails if the
+// process that serves the outputs ends meanwhile.
 const maxMoves = 5
 
-// withLease calls use with the outputs. If an error of use shows that the process
-// that served them is gone, withLease acquires them again and repeats use, up to
-// maxMoves attempts in total. use must therefore tolerate repetition. It returns the
-// last result and error.
+// withLease acquires the outputs and calls the function use with them. If the error of
+// use shows that the process that served the outputs has ended, withLease acquires them
+// again and repeats the call, up to maxMoves calls in total. Repeated calls of use must
+// therefore be harmless. withLease returns the result and the error of the last call.
 func withLease[T any](ctx context.Context, n nodeOutputs, use func(remote.BlobStore) (T, error)) (result T, err error) {
 	for range maxMoves {
 		var t *outputsLease
@@ -38,9 +38,9 @@ func withLease[T any](ctx context.Context, n nodeOutputs, use func(remote.BlobSt
 	return result, err
 }
 
-// Keep stores the bytes of r. If the serving process dies meanwhile, Keep seeks r
-// back to its first offset and retries. If r is not an io.Seeker, it returns an
-// outputs.ErrNotKept instead of a retry.
+// Keep stores the bytes of r. If the serving process dies meanwhile, Keep moves r back
+// to the offset at which r began and retries. If r is not an io.Seeker, Keep returns an
+// outputs.ErrNotKept instead.
 func (n nodeOutputs) Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
 	upload := remote.NewUpload(ref, mime, r)
 	return withLease(ctx, n, func(kept remote.BlobStore) (domain.Retained, error) { return upload.Try(ctx, kept) })
@@ -93,9 +93,9 @@ func (n nodeOutputs) Verify(ctx context.Context, ref domain.Ref) error {
 	return err
 }
 
-// All yields the metadata of each output. The outputs stay open until the loop ends.
-// If the serving process dies, All yields its error and does not retry: a second pass
-// would repeat outputs.
+// All yields the metadata of each output. The outputs stay open until the loop ends. If
+// the serving process dies, All yields the error and ends: a retry would yield some
+// outputs twice.
 func (n nodeOutputs) All(ctx context.Context) iter.Seq2[domain.Retained, error] {
 	return func(yield func(domain.Retained, error) bool) {
 		t, err := n.acquire(ctx)

@@ -15,11 +15,11 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
-// A NodeStore gives this process access to the outputs in the folder of this node,
-// for a ledger in a database. If a process of this machine serves the folder, the
-// NodeStore is its client. Otherwise it opens the outputs itself and closes them
+// A NodeStore gives this process access to the outputs in the folder of this node, for a
+// ledger in a database. If a process of this machine serves the folder, the NodeStore is
+// a client of that process. Otherwise it opens the outputs itself. It closes them
 // idleTimeout after the last use, so that other processes can open them in between.
-// Its users continue when a process starts or stops serving.
+// Callers of a NodeStore need not notice when a process starts or stops serving.
 type NodeStore struct {
 	// dir is the folder of the node.
 	dir string
@@ -63,9 +63,9 @@ type outputsLease struct {
 	release func()
 }
 
-// acquire returns a lease of the outputs, opened by this process or served by another one.
-// While another process has them open and does not serve them, acquire retries for up to
-// acquireTimeout and then returns an outputs.ErrInUse.
+// acquire returns a lease of the outputs, which this process opens or another process
+// serves. If another process has the outputs open and does not serve them, acquire
+// retries for up to acquireTimeout and then returns an outputs.ErrInUse.
 func (n *NodeStore) acquire(ctx context.Context) (*outputsLease, error) {
 	waiting, cancel := context.WithTimeoutCause(ctx, acquireTimeout, outputs.ErrInUse)
 	defer cancel()
@@ -84,9 +84,10 @@ func (n *NodeStore) acquire(ctx context.Context) (*outputsLease, error) {
 	}
 }
 
-// Hold opens the outputs and keeps them open until Close, for a process that serves
-// them. While another process has or serves them, it retries for up to holdTimeout
-// and then returns an outputs.ErrInUse that names the process if it is known.
+// Hold opens the outputs in this process, which is about to serve them, and keeps them
+// open until Close. If another process has the outputs open or serves them, Hold retries
+// for up to holdTimeout. It then returns an outputs.ErrInUse, which names that process
+// if it is known.
 func (n *NodeStore) Hold(ctx context.Context) (*outputs.Store, error) {
 	waiting, cancel := context.WithTimeoutCause(ctx, holdTimeout, outputs.ErrInUse)
 	defer cancel()
@@ -114,8 +115,9 @@ func (n *NodeStore) Hold(ctx context.Context) (*outputs.Store, error) {
 	}
 }
 
-// try returns a lease of the outputs. It returns an outputs.ErrInUse if another process has
-// them open and does not serve them, and an outputs.ErrClosed after Close.
+// try returns a lease of the outputs without waiting. It returns an outputs.ErrInUse if
+// another process has the outputs open and does not serve them, and an outputs.ErrClosed
+// after Close.
 func (n *NodeStore) try() (*outputsLease, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -140,9 +142,9 @@ func (n *NodeStore) try() (*outputsLease, error) {
 	return &outputsLease{remote.Local(n.mu.local), n.mu.local, sync.OnceFunc(n.release)}, nil
 }
 
-// openLocked opens the outputs in this process, which takes their lock. An endpoint file in
-// the folder then belongs to a killed process, and openLocked removes it. The caller holds
-// mu.
+// openLocked opens the outputs in this process, which thereby has their lock. If the
+// folder then has an endpoint file, a killed process left it, and openLocked removes the
+// file. The caller holds mu.
 func (n *NodeStore) openLocked() error {
 	dir := filepath.Join(n.dir, OutputsName)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -161,7 +163,7 @@ func (n *NodeStore) openLocked() error {
 
 // servedLocked returns a lease of the outputs through the process that serves the
 // folder. If the folder has no endpoint file, no process serves it, and servedLocked
-// returns the error otherwise. The caller holds mu.
+// returns the error in the parameter otherwise. The caller holds mu.
 func (n *NodeStore) servedLocked(otherwise error) (*outputsLease, error) {
 	at, err := shared.ReadEndpoint(n.dir)
 	if errors.Is(err, shared.ErrNoEndpoint) {
@@ -182,8 +184,8 @@ func (n *NodeStore) servedLocked(otherwise error) (*outputsLease, error) {
 	return &outputsLease{client, nil, func() {}}, nil
 }
 
-// release ends one lease of the local outputs. After the last one it starts the timer that
-// closes them.
+// release ends one lease of n.mu.local. After the last lease it starts the timer that
+// closes the outputs.
 func (n *NodeStore) release() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -192,9 +194,9 @@ func (n *NodeStore) release() {
 	}
 }
 
-// closeIdle closes the local outputs if they have no users. It runs on the goroutine
-// of the timer. It ignores an error: finished operations are durable, and the next
-// open fails for the same cause.
+// closeIdle closes n.mu.local if no lease of it remains. It runs on the goroutine of the
+// timer. It ignores the error of closing: finished operations are durable, and the next
+// opening fails for the same cause.
 func (n *NodeStore) closeIdle() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -204,10 +206,10 @@ func (n *NodeStore) closeIdle() {
 	}
 }
 
-// isGone reports whether err, an error of an operation with the lease t, shows that the
-// process that served the outputs has ended. isGone then drops the client of that
-// process, and the caller acquires the outputs again. It returns false if this process
-// has the outputs open itself, or after Close.
+// isGone reports whether err shows that the process that served the outputs has ended.
+// err is the error of an operation that used the lease t. If so, isGone drops the client
+// of that process, and the caller acquires the outputs again. It returns false if this
+// process itself has the outputs open, and after Close.
 func (n *NodeStore) isGone(t *outputsLease, err error) bool {
 	if t.store != nil {
 		return false

@@ -169,8 +169,9 @@ func (o *Opener) OpenFolder(ctx context.Context, dir string, owner storedir.Owne
 	return o.openedFolder(dir, store, kept), nil
 }
 
-// openedFolder returns the Store of a folder whose log and outputs this process has
-// open. Its Close closes both, after the clients of other nodes.
+// openedFolder returns the Store of a folder whose log is store and whose outputs are
+// kept, both opened by this process. Its Close closes the clients of other nodes, the
+// outputs and the log.
 func (o *Opener) openedFolder(dir string, store *embedded.Store, kept *outputs.Store) *Store {
 	ledger, here := o.newLedger(store), remote.Local(kept)
 	// Clients of an earlier ledger serve may have stored their outputs on other nodes.
@@ -207,7 +208,7 @@ func unopened(err error) error {
 // Close closes the log and the outputs.
 func (s *Store) Close() error { return s.close() }
 
-// Borrowed returns a copy of s whose Close does not close the store. The owner of s closes
+// Borrowed returns a copy of s whose Close does nothing. The caller that opened s closes
 // it.
 func (s *Store) Borrowed() *Store {
 	lent := *s
@@ -238,15 +239,15 @@ func (o *Opener) Write(ctx context.Context, use func(*Store) error) error {
 }
 
 // Current returns the state of a projection at the end of the log. It starts from the
-// checkpoint in s, if there is a usable one, and saves a newer one.
+// checkpoint in s if that is usable, and saves a newer checkpoint.
 func Current[S any](ctx context.Context, s *Store, p projections.Projection[S]) (S, error) {
 	return projections.Current(ctx, p, s.Ledger, s.Checkpoints)
 }
 
 // Entries yields the records after a position, to the end of the log. For a damaged
 // record it yields an error and continues with the next readable record, if it finds
-// one. Any other error ends the loop. It is for the commands that examine or copy a
-// damaged store.
+// one. Any other error ends the loop. The commands that examine or copy a damaged store
+// use it.
 func (s *Store) Entries(ctx context.Context, after events.Position) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		for {
@@ -267,9 +268,9 @@ func (s *Store) Entries(ctx context.Context, after events.Position) iter.Seq2[ev
 	}
 }
 
-// passOn yields the records after a position. It returns the position of the last record
-// that it yielded. The error is nil at the end of the log, and after the caller has ended
-// its loop.
+// passOn calls yield with the records after a position. It returns the position of the
+// last record that it yielded, and the error that ended the reading. The error is nil at
+// the end of the log, and if yield returned false.
 func (s *Store) passOn(ctx context.Context, after events.Position, yield func(events.Entry, error) bool) (events.Position, error) {
 	for e, err := range s.Log.ReadAll(ctx, after) {
 		if err != nil {
@@ -282,10 +283,12 @@ func (s *Store) passOn(ctx context.Context, after events.Position, yield func(ev
 	return after, nil
 }
 
-// behind returns a position after the damage at which a read from the position at failed
-// with err, so that reading can continue there. If the store knows the position, it is in
-// err. Otherwise, in an embedded store, behind tries the following positions one by one,
-// which are consecutive; each try costs a read. For another store it returns at.
+// behind returns a position after damage in the log, from which reading can continue.
+// err is the error of a read that began after the position at. If err contains the
+// position of the damaged record, and that is after at, behind returns that position.
+// Otherwise, in an embedded store, it tries the following positions, which are
+// consecutive, one read each, until a record is readable. For any other store it returns
+// its argument unchanged.
 func (s *Store) behind(ctx context.Context, at events.Position, err error) events.Position {
 	if d, ok := errors.AsType[*events.DamagedRecord](err); ok && d.Position.Compare(at) > 0 {
 		return d.Position

@@ -81,7 +81,8 @@ type readerViews struct {
 	beside checkpointFolder
 }
 
-// viewsBeside returns the cache of states for the store in dir with the given log.
+// viewsBeside returns the readerViews for the store in the folder dir. log has the
+// checkpoints of that store's log.
 func viewsBeside(dir string, log publish.ConsumerStore) readerViews {
 	v := readerViews{log: log}
 	if info, err := os.Stat(dir); err == nil && owned(info) {
@@ -90,9 +91,9 @@ func viewsBeside(dir string, log publish.ConsumerStore) readerViews {
 	return v
 }
 
-// LoadCheckpoint returns the newer checkpoint of the log and the folder, or nil if
-// neither has one. The caller checks that the checkpoint belongs to the log, as the
-// folder may be a copy from another store.
+// LoadCheckpoint returns the checkpoint name from the log or from the folder ViewsName,
+// whichever is newer, or nil if neither has one. The folder may be a copy from another
+// store: the caller checks that the checkpoint belongs to the log.
 func (v readerViews) LoadCheckpoint(ctx context.Context, name string) ([]byte, error) {
 	kept, err := v.log.LoadCheckpoint(ctx, name)
 	if err != nil || v.beside == "" {

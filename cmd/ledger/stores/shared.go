@@ -14,7 +14,7 @@ import (
 
 // OpenSharedFolder opens the store in a folder for writing, together with other
 // processes: this process takes the lock of the folder, or becomes a client of the
-// process that has it. When that process ends, this one may take over the lock; it
+// process that has the lock. When that process ends, this process may take the lock. It
 // then calls the function in Store.TookOver, if the caller has set one.
 func (o *Opener) OpenSharedFolder(ctx context.Context, dir string) (*Store, error) {
 	s := &Store{Name: dir, ClaimsDir: filepath.Join(dir, claimsName), Shared: true, TookOver: &atomic.Pointer[func(context.Context)]{}}
@@ -67,8 +67,9 @@ func (o *Opener) sharing() shared.Config {
 	}
 }
 
-// Holds reports whether this process has the lock of the folder, or read its files while no
-// process had it. Processes without a lease and earlier holders are then dead.
+// Holds reports whether this process has the lock of the folder, or has read the
+// folder's files while no process had the lock. In both cases no other process works in
+// the folder, so earlier owners of the lock and processes without a lease are dead.
 func (s *Store) Holds() bool {
 	return s.Folder != nil || s.Sharing != nil && s.Sharing.Holds()
 }
