@@ -18,7 +18,7 @@ import (
 func randomFile(t *rapid.T) []byte {
 	var all bytes.Buffer
 	pick := func(what string, from ...string) string { return rapid.SampledFrom(from).Draw(t, what) }
-	asked := []string{"gone"}
+	asked, inner := []string{"gone"}, map[string]bool{} // inner: the records of sub-agents so far, by uuid
 	for n := range rapid.IntRange(1, 18).Draw(t, "lines") {
 		head := pick("uuid", "", fmt.Sprintf(`"uuid":"u%d",`, n), `"uuid":"u1",`) +
 			pick("time", "", fmt.Sprintf(`"timestamp":"2026-03-01T10:00:%02dZ",`, n), `"timestamp":"2026-03-01T09:00:00Z",`) +
@@ -47,13 +47,17 @@ func randomFile(t *rapid.T) []byte {
 			all.WriteString(`{"type":"user","message":{"content":"`)
 		case "agent":
 			id := pick("call", "c", "d", "e")
-			inner := pick("inner", fmt.Sprintf(`{"type":"assistant","uuid":"i%d","message":{"id":"im","content":[{"type":"tool_use","id":"%s","name":"Read"}]}}`, n%4, id),
+			record := pick("inner", fmt.Sprintf(`{"type":"assistant","uuid":"i%d","message":{"id":"im","content":[{"type":"tool_use","id":"%s","name":"Read"}]}}`, n%4, id),
 				fmt.Sprintf(`{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"%s","content":"y"}]}}`, pick("of", asked...)),
 				`{"type":"user","uuid":"i9","message":{"content":"count"}}`)
-			if strings.Contains(inner, "tool_use\"") {
-				asked = append(asked, id)
+			if strings.Contains(record, "tool_use\"") {
+				// A repeated record is ignored, so a result could be before its call.
+				if uuid := fmt.Sprint(n % 4); !inner[uuid] {
+					inner[uuid] = true
+					asked = append(asked, id)
+				}
 			}
-			fmt.Fprintf(&all, `{"type":"progress",%s"parentToolUseID":"%s","data":{"type":"agent_progress","agentId":"%s","message":%s}}`, head, pick("spawner", asked...), pick("agent", "a", "b"), inner)
+			fmt.Fprintf(&all, `{"type":"progress",%s"parentToolUseID":"%s","data":{"type":"agent_progress","agentId":"%s","message":%s}}`, head, pick("spawner", asked...), pick("agent", "a", "b"), record)
 		case "hook":
 			fmt.Fprintf(&all, `{"type":"progress",%s"toolUseID":"%s","data":{"type":"hook_progress","hookEvent":"%s","command":"x"}}`, head, pick("of", asked...), pick("hook", "PreToolUse", "PostToolUse"))
 		case "mode":
