@@ -58,10 +58,11 @@ func (h *readBatch) add(seq uint64, r layout.RawRecord) {
 	h.bytes += len(r)
 }
 
-// alloc returns size unused bytes. If the buffer has fewer, alloc makes a new buffer
-// of twice the size, between minSlab and the maximum for the kind of batch. It never
-// grows a buffer in place, because earlier records refer to it. The returned slice
-// has no spare capacity, so an append to it copies.
+// alloc returns size unused bytes of the buffer. If the buffer has fewer, alloc makes a
+// new buffer, with up to twice the capacity of the present one. It never grows a buffer
+// in place, because earlier records refer to it. A large record of an owned batch gets a
+// buffer of its own. The returned slice has no spare capacity, so an append to it
+// copies.
 func (h *readBatch) alloc(size int) []byte {
 	if cap(h.slab)-len(h.slab) < size {
 		if !h.reused && size > ownedSlab/4 {

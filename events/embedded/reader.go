@@ -45,8 +45,8 @@ func (c readLimits) full(h *readBatch, seen int) bool {
 // A recordReader reads the records of a query in order, in several reads. Each read
 // continues after the last record of the previous one.
 type recordReader interface {
-	// next adds the next records to the batch, up to the limits. If it fails, the
-	// batch has the records before the error. The caller keeps the database open.
+	// next adds the next records to the batch, up to the limits. If next fails, the batch
+	// has the records before the error. The caller keeps the database open.
 	next(h *readBatch, c readLimits) error
 	done() bool // reports whether no records are left to read
 }
@@ -54,9 +54,10 @@ type recordReader interface {
 // errLoopLeft is the result of a loop whose body stopped it. It is not yielded.
 var errLoopLeft = errors.New("the caller left the iterator")
 
-// forEach calls give for each record of a reader. It returns nil at the end, the cause
-// of the context, errLoopLeft if give returns false, or the error of the reader after
-// the records before it.
+// forEach calls the function give for each record of a reader. It returns nil at the end
+// of the records, the cause of the context if that ends, and errLoopLeft if give returns
+// false. If the reader fails, forEach gives the records before the error and then
+// returns the error.
 func (s *Store) forEach(ctx context.Context, r recordReader, h *readBatch, give func(batchRecord) bool) error {
 	ended := ctx.Done()
 	for c := initialLimits(); ; c = c.grown() {

@@ -67,9 +67,9 @@ func (b *fixture) checkCatchUp(ctx context.Context) error {
 	return failed
 }
 
-// checkResume follows from the position of every entry until the follower has caught
-// up. It expects the entries after that position, in order, and CaughtUp with the
-// last position of the log.
+// checkResume starts a follower at the position of every entry and lets it run until it
+// has caught up. It expects the entries after that position, in order, and a call of
+// CaughtUp with the last position of the log.
 func (b *fixture) checkResume(ctx context.Context) error {
 	all, err := collect(b.ReadAll(ctx, events.Position{}))
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// noSum is the sum in a seal of a table whose sum is unknown.
+// noSum stands in a seal for the sum of a file whose sum is not known.
 const noSum = "-"
 
 // summedBlocks bounds the blocks of records that the checksum of a table covers, so

@@ -61,11 +61,11 @@ type restoreRun struct {
 	made     Manifest // of the backup
 }
 
-// run restores the backup. It checks the paths of the manifest, locks dst, and
-// removes the remains of an interrupted Restore. It writes the list of the files,
-// durably, and then the files. The list lets a later Restore recognize the remains of
-// this one, and keeps Open from taking them for a store. If a step fails, run removes
-// the files that it wrote.
+// run restores the backup. It checks the paths of the manifest, locks dst, and removes
+// the remains of an interrupted Restore. It writes the list of the files, durably, and
+// then the files. If this Restore is interrupted, a later Restore recognizes the remains
+// by the list, and Open does not take the remains for a store. If a step fails, run
+// removes the files that it wrote.
 func (r *restoreRun) run(ctx context.Context) (err error) {
 	if isWithin(r.fs, r.dst, r.src) || isWithin(r.fs, r.src, r.dst) {
 		return errors.New("one folder is the other, or within it: name another")
