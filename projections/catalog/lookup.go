@@ -62,7 +62,7 @@ func (l *layerIndex) copy() LayerHistory {
 }
 
 // entry returns the entry of a name in the registration with index i, which must have
-// the name.
+// a tool of that name.
 func (l *layerIndex) entry(i int, name domain.Name) ToolEntry {
 	r := &l.Registrations[i]
 	t, _ := r.tool(name)
@@ -72,9 +72,9 @@ func (l *layerIndex) entry(i int, name domain.Name) ToolEntry {
 	}
 }
 
-// top returns the index of the latest active registration of a name, and whether
-// there is one. A closed layer has no active registration. The cost grows with the
-// number of later, closed registrations of the name.
+// top returns the index of the latest active registration of a name, and whether the
+// layer has one. A closed layer has no active registration. The cost grows with the
+// number of closed registrations of the name after that one.
 func (l *layerIndex) top(name domain.Name) (int, bool) {
 	if l.Ended != 0 {
 		return 0, false
@@ -87,9 +87,10 @@ func (l *layerIndex) top(name domain.Name) (int, bool) {
 	return 0, false
 }
 
-// Effective resolves a name in layers of rising precedence, and reports
-// whether an entry is in effect. In one layer that is the latest active
-// registration of the name. A closed or unknown layer has no entry in effect.
+// Effective resolves a name in layers, which are in rising precedence, and reports
+// whether the name has an entry in effect. The entry is the latest active
+// registration of the name in the highest layer that has one. A closed or unknown
+// layer has no entry in effect.
 func (s *State) Effective(layers []domain.LayerID, name domain.Name) (ToolEntry, bool) {
 	for _, id := range slices.Backward(layers) {
 		l, ok := s.index[id]
@@ -103,11 +104,11 @@ func (s *State) Effective(layers []domain.LayerID, name domain.Name) (ToolEntry,
 	return ToolEntry{}, false
 }
 
-// Catalog returns all entries in effect in layers of rising precedence, in
-// definition order: the names of the lowest layer first, in the order of their
-// oldest active registrations, and within one registration in the order of its
-// tools. The entry of a higher layer takes the place of the entry that it
-// hides; its other names follow in their own order.
+// Catalog returns all entries in effect in layers, which are in rising precedence, in
+// definition order. This order begins with the names of the lowest layer: by their
+// oldest active registrations, and within one registration by the order of its tools.
+// The entry of a higher layer takes the place of an entry of the same name; new names
+// of the higher layer follow in the same kind of order.
 func (s *State) Catalog(layers []domain.LayerID) []ToolEntry {
 	var entries []ToolEntry
 	at := map[domain.Name]int{}
@@ -128,8 +129,9 @@ func (s *State) Catalog(layers []domain.LayerID) []ToolEntry {
 	return entries
 }
 
-// effective returns the entries in effect in one layer, in definition order. A name
-// comes at the place of its oldest active registration, with the tool of its latest.
+// effective returns the entries in effect in one layer, in definition order. The
+// place of a name is that of its oldest active registration, and its tool is that of
+// the latest.
 func (l *layerIndex) effective() []ToolEntry {
 	if l.Ended != 0 {
 		return nil
@@ -149,9 +151,9 @@ func (l *layerIndex) effective() []ToolEntry {
 	return entries
 }
 
-// Overlay returns every active entry of a name in layers of rising precedence:
-// first the one in effect, then the hidden ones, in the order in which they
-// would come into effect.
+// Overlay returns every active entry of a name in layers, which are in rising
+// precedence: first the entry in effect, then the hidden entries, in the order in
+// which they would come into effect.
 func (s *State) Overlay(layers []domain.LayerID, name domain.Name) []ToolEntry {
 	var entries []ToolEntry
 	for _, id := range slices.Backward(layers) {
@@ -168,8 +170,9 @@ func (s *State) Overlay(layers []domain.LayerID, name domain.Name) []ToolEntry {
 	return entries
 }
 
-// ClosedBy returns the event that ended a registration, and whether it ended: its own
-// closing or that of its layer, the earlier of the two.
+// ClosedBy returns the event that ended a registration, and whether the registration
+// ended. The event is the closing of the registration or of its layer, the earlier of
+// the two.
 func (s *State) ClosedBy(r domain.RegistrationID, layer domain.LayerID) (domain.EventID, bool) {
 	l, i, ok := s.find(r, layer)
 	if !ok {
@@ -179,8 +182,8 @@ func (s *State) ClosedBy(r domain.RegistrationID, layer domain.LayerID) (domain.
 	return event, ended != 0
 }
 
-// find returns the layer with an ID, the index of a registration in it, and whether
-// both exist.
+// find returns the layer with the ID id and the index of the registration r in it.
+// The boolean is false if the layer or the registration is unknown.
 func (s *State) find(r domain.RegistrationID, id domain.LayerID) (*layerIndex, int, bool) {
 	l, ok := s.index[id]
 	if !ok {
@@ -210,16 +213,18 @@ type activeSpan struct {
 }
 
 // Displaced returns the event since which a registration is no longer in effect in
-// layers of rising precedence, and whether it is displaced. The event is the closing
-// of the registration or of its layer, or the registration that has hidden it without
-// interruption. The event is zero for a registration that the layers never had.
+// layers, which are in rising precedence, and whether it is displaced. The event is
+// the closing of the registration or of its layer, or the other registration that has
+// hidden it without interruption. The event is zero if the layer never had the
+// registration.
 //
-// Displaced goes back in time from the end of the registration, or from now if it is
-// active. At each step it looks for spans of other registrations that hid it just
-// before that time, and goes to the beginning of the earliest of them. It stops where
-// no other registration hid it. Hiding spans that touch or overlap thus count as one,
-// and the result is the event that began the first of them. A hiding span that ended
-// before does not count, because the registration was in effect after it.
+// Displaced goes back in time, from the end of the registration or, if it is active,
+// from now. At each step it searches the spans of other registrations that hid the
+// registration just before that time, and goes to the beginning of the earliest span.
+// It stops when no span hid the registration at that time. Hiding spans that touch or
+// overlap thus count as one, and the result is the event that began the first of
+// them. An earlier hiding span does not count, because the registration was in effect
+// after it.
 func (s *State) Displaced(layers []domain.LayerID, offered domain.Offered) (domain.EventID, bool) {
 	if e, ok := s.Effective(layers, offered.Name); ok && e.Registration == offered.Registration && e.Layer == offered.Layer {
 		return domain.EventID{}, false
@@ -243,7 +248,7 @@ func (s *State) Displaced(layers []domain.LayerID, offered domain.Offered) (doma
 }
 
 // earliest returns the span that began first, among the spans that began before the
-// ordinal until and did not end before it. It returns false if there is no such span.
+// ordinal until and ended at it or later. ok is false if there is no such span.
 func earliest(spans []activeSpan, until int) (first activeSpan, ok bool) {
 	for _, h := range spans {
 		if h.began < until && h.end >= until && (!ok || h.began < first.began) {
@@ -254,8 +259,8 @@ func earliest(spans []activeSpan, until int) (first activeSpan, ok bool) {
 }
 
 // hiders returns the spans of all registrations of a name that hide registration i of
-// l, or hid it before they closed: the later registrations of the same layer and all
-// of higher layers.
+// the layer l, or hid it before they ended: the later registrations in l, and all
+// registrations in higher layers.
 func (s *State) hiders(layers []domain.LayerID, l *layerIndex, i int, name domain.Name) []activeSpan {
 	var spans []activeSpan
 	above := false

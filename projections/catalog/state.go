@@ -10,9 +10,9 @@ import (
 	"github.com/settlement-ledger/ledger/projections"
 )
 
-// A LayerHistory is a layer with all registrations that it ever had. Ordinals number the
-// events of layers in the order in which they were folded, from 1. Location and
-// Session are set for a layer of that placement.
+// A LayerHistory is a layer with all registrations that it ever had. Ordinals number
+// the events of layers from 1, in the order in which they were folded. Location is
+// set for a layer of a location, and Session for a layer of a session.
 type LayerHistory struct {
 	ID        domain.LayerID   `json:"layer"`
 	Placement domain.Placement `json:"placement"`
@@ -21,20 +21,20 @@ type LayerHistory struct {
 	Process   domain.ProcessID `json:"process,omitzero"`
 	Observed  bool             `json:"observed,omitempty"`
 	Opened    time.Time        `json:"opened"`
-	// Closed is the event that closed the layer, with the Reason, or zero while it is
-	// open.
+	// Closed is the event that closed the layer, and Reason its reason. Both are zero
+	// while the layer is open.
 	Closed domain.EventID `json:"closed,omitzero"`
 	Reason string         `json:"reason,omitempty"`
 	// Registrations are all registrations, oldest first. A closed one stays in the
 	// list.
 	Registrations []Registration `json:"registrations,omitempty"`
-	// Began is the ordinal of the opening, and Ended that of Closed, or zero while
-	// the layer is open.
+	// Began is the ordinal of the opening. Ended is the ordinal of the closing, or zero
+	// while the layer is open.
 	Began int `json:"began"`
 	Ended int `json:"ended,omitempty"`
 }
 
-// A Registration is the tools that one event registered. Refused are the tools of the
+// A Registration has the Tools that one event registered. Refused are tools of the
 // same request that the registry did not register.
 type Registration struct {
 	ID      domain.RegistrationID   `json:"registration"`
@@ -43,17 +43,19 @@ type Registration struct {
 	At      time.Time               `json:"at"`
 	Tools   []events.RegisteredTool `json:"tools"`
 	Refused []events.RefusedTool    `json:"refused,omitempty"`
-	// Closed is the event that closed the registration, with the Reason. It is zero
-	// while it is open, and remains zero if the closing of the layer ended it.
+	// Closed is the event that closed the registration, and Reason its reason. Both are
+	// zero while the registration is open. They remain zero if it ended because its
+	// layer closed.
 	Closed domain.EventID `json:"closed,omitzero"`
 	Reason string         `json:"reason,omitempty"`
-	// Began is the ordinal of its event, and Ended that of Closed, or zero.
+	// Began is the ordinal of the event that registered the tools. Ended is the ordinal
+	// of the event Closed, or zero if Closed is zero.
 	Began int `json:"began"`
 	Ended int `json:"ended,omitempty"`
 }
 
-// tool returns the tool of a name, and whether the registration has it. Of repeated
-// names the last counts.
+// tool returns the tool with a name, and whether the registration has one. If the
+// registration has several, tool returns the last.
 func (r *Registration) tool(name domain.Name) (events.RegisteredTool, bool) {
 	for _, t := range slices.Backward(r.Tools) {
 		if t.Name == name {
@@ -63,8 +65,8 @@ func (r *Registration) tool(name domain.Name) (events.RegisteredTool, bool) {
 	return events.RegisteredTool{}, false
 }
 
-// A ToolEntry is one tool of a registration, as a name resolves to it. At is the time of
-// the registration.
+// A ToolEntry is the tool to which a name resolves, with its registration. At is the
+// time of the registration.
 type ToolEntry struct {
 	domain.Offered
 	Tool      events.RegisteredTool
@@ -162,8 +164,8 @@ func (s *State) add(l LayerHistory) {
 	}
 }
 
-// find adds the registration with index i, the last of the layer so far, to the
-// indexes of the layer.
+// find adds the registration with index i, which must be the last one of the layer,
+// to the indexes of the layer.
 func (l *layerIndex) find(i int) {
 	r := &l.Registrations[i]
 	l.byID[r.ID] = i
@@ -212,15 +214,16 @@ func (s *State) closeRegistration(e events.RegistrationClosed, v events.Envelope
 	}
 }
 
-// closeLayer ends a layer. It leaves its registrations as they are: [layerIndex.end]
-// combines both.
+// closeLayer ends a layer. It does not change the registrations of the layer;
+// [layerIndex.end] takes the earlier of the two endings.
 func (s *State) closeLayer(e events.LayerClosed, v events.Envelope) {
 	if l, ok := s.index[e.Layer]; ok && l.Ended == 0 {
 		l.Closed, l.Reason, l.Ended = v.ID, e.Reason, s.folded
 	}
 }
 
-// of returns the layer of a stream, and whether the stream is that of a known layer.
+// of returns the layer to which a stream belongs, and whether the stream belongs to a
+// known layer.
 func (s *State) of(stream events.Stream) (*layerIndex, bool) {
 	id, ok := stream.Layer()
 	if !ok {

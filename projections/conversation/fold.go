@@ -8,8 +8,9 @@ import (
 	"github.com/settlement-ledger/ledger/projections"
 )
 
-// Projection returns the fold of one session's stream. Of a sequence with
-// several streams it folds the first session's and ignores the others.
+// Projection returns the fold of one session's stream. If the events come from
+// several session streams, it folds the stream that comes first and ignores the
+// others.
 func Projection() projections.Projection[*State] {
 	return projections.Projection[*State]{
 		Name: "conversation", Version: 2, Init: func() *State { return &State{} }, Apply: apply,
@@ -17,7 +18,7 @@ func Projection() projections.Projection[*State] {
 }
 
 // apply folds one event of the session. The first event of a session stream decides
-// which session that is.
+// which session the state has.
 func apply(s *State, v events.Envelope) *State {
 	session, ok := v.Stream.Session()
 	if !ok || !s.Session.IsZero() && session != s.Session {
@@ -73,9 +74,9 @@ func (s *State) prompt(e events.PromptAdmitted, v events.Envelope) {
 	s.Steps, s.Interrupted, s.Loops = 0, nil, nil
 }
 
-// materialized folds a turn, or a further part of the last one. The prompts before a
-// turn are in its request, so a new turn has no unread prompt; a further part adds
-// tools to the offer alone.
+// materialized folds a turn, or a further event of the last turn. The request of a
+// new turn includes all prompts before it, so no prompt is unread then. A further
+// event only adds tools to the offer.
 func (s *State) materialized(e events.TurnMaterialized, v events.Envelope) {
 	if s.Turn != nil && s.Turn.Turn == e.Turn {
 		e.Tools = projections.MergeOffers(s.Turn.Tools, e.Tools)
@@ -86,8 +87,8 @@ func (s *State) materialized(e events.TurnMaterialized, v events.Envelope) {
 }
 
 // replied folds an event of a reply. A new reply to the last turn is inserted before
-// the prompts that arrived after the turn, because the model has not read them. Such
-// a reply does not count as a step since the last prompt.
+// the prompts that arrived after that turn, because the model has not read these
+// prompts. If there are such prompts, the reply is no step since the last prompt.
 func (s *State) replied(e events.ReplyReceived, v events.Envelope) {
 	// A reply to the last turn has the offer of that turn, any other one an offer
 	// without tools.
@@ -112,8 +113,8 @@ func (s *State) replied(e events.ReplyReceived, v events.Envelope) {
 	reply.add(e, offer)
 }
 
-// add merges one event of the reply, with the offer of its turn. A call whose ID the
-// reply has already shares the progress of that call.
+// add merges one event of the reply, with the offer of its turn. If the reply already
+// has a call with the same ID, the new call gets the progress of that call.
 func (r *Reply) add(e events.ReplyReceived, offer domain.Offer) {
 	r.Text += e.Text
 	for _, c := range e.Calls {
@@ -136,7 +137,8 @@ func (r *Reply) add(e events.ReplyReceived, offer domain.Offer) {
 	}
 }
 
-// twin returns the first call of the reply with an ID, and whether there is one.
+// twin returns the first call of the reply with this ID, and whether the reply has
+// one.
 func (r *Reply) twin(id domain.CallID) (ReplyCall, bool) {
 	for _, c := range r.Calls {
 		if c.ID == id {
@@ -168,8 +170,8 @@ func (s *State) applyCall(v events.Envelope) {
 	}
 }
 
-// each calls visit with every call of an ID in a reply: mostly one, and two if the
-// model repeated the ID. It ignores an unknown reply.
+// each passes every call with this ID in the reply to a message to visit: mostly one
+// call, and several if the model repeated the ID. It ignores an unknown reply.
 func (s *State) each(message domain.MessageID, id domain.CallID, visit func(*ReplyCall)) {
 	reply, ok := s.reply(message)
 	if !ok {

@@ -21,9 +21,9 @@ const (
 // may have had effects.
 const OutcomeUnknown = "The outcome of this tool call is unknown."
 
-// A ModelMessage is one message as a model reads it. A user or assistant
-// message has Text; an assistant message has Calls; a tool message has the
-// Call that it answers and the Reading, its answer.
+// A ModelMessage is one message as a model reads it. A user message has Text. An
+// assistant message has Text and Calls. A tool message has a Call and the Reading,
+// the result of that call.
 type ModelMessage struct {
 	Role    MessageRole
 	Message domain.MessageID

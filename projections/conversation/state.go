@@ -19,16 +19,15 @@ type State struct {
 	Model  string           `json:"model,omitempty"`
 	Parent domain.SessionID `json:"parent,omitzero"`
 	Origin events.Origin    `json:"origin"`
-	// Revision is the length of the stream as far as it was folded, and Last the last
-	// event.
+	// Revision is the revision of the last event folded, and Last its ID.
 	Revision events.Revision `json:"revision"`
 	Last     domain.EventID  `json:"last,omitzero"`
 	// Messages are in the order in which a model reads them: a prompt that arrived
 	// after a turn comes after the reply to that turn.
 	Messages []Message `json:"messages"`
 
-	// Turn is the last turn, merged from its events, or nil before the first;
-	// TurnEvent is the event that recorded it last.
+	// Turn is the last turn, merged from its events, or nil before the first turn.
+	// TurnEvent is the last event that recorded it.
 	Turn      *events.TurnMaterialized `json:"turn,omitempty"`
 	TurnEvent domain.EventID           `json:"turn_event,omitzero"`
 	// Replied reports that the last turn has a reply.
@@ -67,9 +66,9 @@ type Prompt struct {
 	Event domain.EventID `json:"event"`
 }
 
-// A Reply is a message of the model. It merges the events that record parts of it:
-// texts are joined without a separator, calls appended, tokens added up, and the
-// offers of their turns merged. Of models and finishes the last one counts.
+// A Reply is a message of the model. Several events can record parts of it. Reply
+// joins their texts without a separator, appends their calls, adds up their tokens
+// and merges the offers of their turns. Model and Finish are the last ones recorded.
 type Reply struct {
 	// Event is the first event of the reply.
 	Event domain.EventID `json:"event"`
@@ -95,7 +94,7 @@ type ReplyCall struct {
 	StartedBy domain.EventID
 	// Settlement is the recorded end, or nil before it.
 	Settlement *domain.Settlement
-	// Late counts the results that came after the end.
+	// Late counts the late results, which came after the settlement.
 	Late int
 }
 
@@ -142,8 +141,8 @@ func (c *ReplyCall) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Call returns the first call of a reply with an ID, and whether there is one. The
-// state owns the call; the caller must not change it.
+// Call returns the first call with this ID in a reply, and whether the reply has one.
+// The state owns the call; the caller must not change it.
 func (s *State) Call(message domain.MessageID, id domain.CallID) (*ReplyCall, bool) {
 	reply, ok := s.reply(message)
 	if !ok {
@@ -158,7 +157,7 @@ func (s *State) Call(message domain.MessageID, id domain.CallID) (*ReplyCall, bo
 }
 
 // Open returns the calls without a settlement, in the order of the messages. The
-// state owns them.
+// state owns these calls; the caller must not change them.
 func (s *State) Open() []*ReplyCall {
 	var open []*ReplyCall
 	for _, m := range s.Messages {

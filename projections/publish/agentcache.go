@@ -44,8 +44,8 @@ func (a *agentCache) agentOf(ctx context.Context, session string) (string, error
 	return a.agents[session], nil
 }
 
-// add caches the agent if e is the first record of a session's stream. A run that
-// reads the whole log thus seldom reads the store again for an agent.
+// add caches the agent of a session if e is the first record of its stream. A run
+// that reads the whole log thus seldom reads the store again for an agent.
 func (a *agentCache) add(e events.Entry, session string) {
 	if e.Revision != 1 || e.Stream.Category() != events.SessionCategory {
 		return

@@ -98,7 +98,7 @@ func (t jobTable) config(env func(string) (string, bool)) (JobConfig, error) {
 }
 
 // ExpandEnv replaces ${NAME} and $NAME in a target with the value that env returns
-// for NAME. If env lacks a name, it returns an error with the first such name.
+// for NAME. If env has no value for a name, the error contains the first such name.
 func ExpandEnv(text string, env func(string) (string, bool)) (string, error) {
 	var absent error
 	to := os.Expand(text, func(name string) string {
@@ -111,9 +111,9 @@ func ExpandEnv(text string, env func(string) (string, bool)) (string, error) {
 	return to, absent
 }
 
-// Redacted returns a target without user, password, query and fragment, to print or
-// save it. Of a text that is neither a URL with a host nor a file it keeps at most
-// the scheme, as any part of the rest may be a secret.
+// Redacted returns a target without user, password, query and fragment, so that it
+// can be printed and saved. If the target is neither a URL with a host nor a file,
+// Redacted returns at most its scheme, because any part of the rest may be a secret.
 func Redacted(target string) string {
 	u, err := url.Parse(target)
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A ConsumerState is the saved state of a publication: the position that it has reached,
-// and its dead letters. It is stored as a JSON document that docs/formats.md
-// describes. Target, Topic and Filter are the ones of the job for which it was
-// created.
+// A ConsumerState is the saved state of a publication: the position that the
+// publication has reached, and its dead letters. It is stored as a JSON document that
+// docs/formats.md describes. Target, Topic and Filter are those of the job that
+// created the consumer.
 type ConsumerState struct {
 	// Format is the version of the document, consumerFormat.
 	Format int    `json:"format"`

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// A DeadLetter identifies a record that the target refused, and without which the
-// publication continued. The record itself stays in the store.
+// A DeadLetter identifies a record that the target refused and that the publication
+// passed over. The record itself stays in the store.
 type DeadLetter struct {
 	Event    domain.EventID  `json:"event"`
 	Kind     string          `json:"kind"`
@@ -26,11 +26,11 @@ type DeadLetter struct {
 // is reports whether p refers to the record e.
 func (p DeadLetter) is(e events.Entry) bool { return p.Event == e.ID && p.Position == e.Position }
 
-// deadLetter adds a record to the dead letters of the consumer, or updates its entry
-// if it is one already, and finishes the record. At a limit of the policy it instead
-// returns an ErrTooManyDeadLetters and leaves the record unfinished, so that the next
-// run begins with it or before it. tries is the number of attempts that count against
-// the record, and err the error of the last attempt.
+// deadLetter adds the record p to the dead letters of the consumer, or updates its
+// DeadLetter if it has one, and finishes the record. At a limit of the policy it
+// instead returns an ErrTooManyDeadLetters and leaves the record unfinished, so that
+// the next run begins at or before that record. tries is the number of attempts that
+// count against the record, and err the error of the last attempt.
 func (r *relayRun) deadLetter(p outgoing, tries int, err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -63,9 +63,9 @@ type fileLock struct{ file *os.File }
 // Close releases the lock. The file stays.
 func (l fileLock) Close() error { return CloseLocked(l.file) }
 
-// sign replaces the contents of a locked file by the holder. A process that finds the
-// file locked quotes them; if it reads the file between the two steps, it cannot name
-// the holder.
+// sign writes the holder into a locked file, in place of its contents. Another
+// process that finds the file locked quotes the holder in its error. If it reads the
+// file before sign has written, it cannot name the holder.
 func (l FileLocker) sign(file *os.File) error {
 	err := file.Truncate(0)
 	if err == nil {

@@ -84,8 +84,8 @@ func (d *Relay) followOne(ctx context.Context, o JobConfig, open TargetOpener, o
 	}
 }
 
-// followOpened runs FollowConfigured once. begun is false if a later attempt may
-// succeed, because the target did not open or another process runs the consumer.
+// followOpened runs FollowConfigured once. begun is false if the target did not open
+// or another process runs the consumer, so that a later attempt may succeed.
 func (d *Relay) followOpened(ctx context.Context, o JobConfig, open TargetOpener) (begun bool, err error) {
 	unopened := false
 	err = d.FollowConfigured(ctx, o, func(ctx context.Context, o JobConfig, at events.Position) (Target, error) {
@@ -96,9 +96,10 @@ func (d *Relay) followOpened(ctx context.Context, o JobConfig, open TargetOpener
 	return !unopened && !errors.Is(err, ErrRunning), err
 }
 
-// recordError saves an error as the last error of a consumer that does not run. It
-// returns nil if another process runs the consumer, which saves errors of its own, or
-// if the consumer does not load, as then no document can hold the error.
+// recordError saves lastError as the last error of a consumer that does not run. It
+// returns nil without saving in two cases: another process runs the consumer and
+// saves errors of its own, or the consumer does not load, so that no document can
+// hold the error.
 func (d *Relay) recordError(ctx context.Context, name string, lastError error) (err error) {
 	lock, err := d.lockConsumer(name)
 	if errors.Is(err, ErrRunning) {

@@ -50,9 +50,9 @@ func (d *Relay) CatchUp(ctx context.Context, job Job, to message.Publisher) erro
 	return d.run(ctx, job, alreadyOpen(to), catchUp)
 }
 
-// CatchUpConfigured is CatchUp with a target that open opens. It opens the target
-// after it has locked the consumer, and closes the target before it unlocks the
-// consumer. If the target does not open, it creates no consumer.
+// CatchUpConfigured is CatchUp with a target that the function open opens. It opens
+// the target after it has locked the consumer, and closes the target before it
+// unlocks the consumer. If the target does not open, it creates no consumer.
 func (d *Relay) CatchUpConfigured(ctx context.Context, o JobConfig, open TargetOpener) error {
 	return d.run(ctx, o.Job, open.of(o), catchUp)
 }
@@ -71,8 +71,8 @@ func (d *Relay) Follow(ctx context.Context, job Job, to message.Publisher) error
 	return d.run(ctx, job, alreadyOpen(to), follow)
 }
 
-// FollowConfigured is Follow with a target that open opens. It opens and closes the
-// target as CatchUpConfigured does.
+// FollowConfigured is Follow with a target that the function open opens. It opens and
+// closes the target in the same order as CatchUpConfigured.
 func (d *Relay) FollowConfigured(ctx context.Context, o JobConfig, open TargetOpener) error {
 	return d.run(ctx, o.Job, open.of(o), follow)
 }
@@ -92,8 +92,8 @@ func follow(ctx context.Context, r *relayRun, after events.Position) error {
 	return errors.New("the log ended")
 }
 
-// acceptAll passes each record of a sequence to accept until the sequence ends or
-// either returns an error.
+// acceptAll passes each record of a sequence to accept, until the sequence ends. It
+// returns the first error of the sequence or of accept.
 func (r *relayRun) acceptAll(ctx context.Context, records iter.Seq2[events.Entry, error]) error {
 	for e, err := range records {
 		if err == nil {
@@ -120,8 +120,9 @@ func (j Job) valid() error {
 
 // createConsumer adds the name to the index, saves a consumer at the start of the
 // job, and syncs both, because a start of "now" cannot be computed again after a
-// power cut. The index comes first: a name without a consumer is harmless, a consumer
-// without a name would not be listed. The caller holds the lock of the consumer.
+// power cut. It writes the index first: a name without a consumer is harmless, but a
+// consumer without a name would not be listed. The caller holds the lock of the
+// consumer.
 func (d *Relay) createConsumer(ctx context.Context, job Job) (ConsumerState, error) {
 	at, err := job.Start.position(ctx, d.store)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 type Lag struct {
 	// Records counts the records that the consumer has yet to publish.
 	Records uint64
-	// Oldest is the time of the first of them, or zero if Records is.
+	// Oldest is the time of the first of these records, or zero if Records is zero.
 	Oldest time.Time
 }
 
@@ -33,8 +33,8 @@ func (l *Lag) add(at time.Time) {
 }
 
 // Lag counts the records after the position of a consumer that its filter selects,
-// without its dead letters. It costs a scan of that part of the log: of the headers
-// alone, unless the filter selects tools or agents, which are in the records.
+// without its dead letters. It scans that part of the log. It reads only the headers,
+// unless the filter selects tools or agents, which are in the data of the records.
 func (d *Relay) Lag(ctx context.Context, c ConsumerState) (l Lag, err error) {
 	query := events.Query{Filter: c.Filter.storeFilter(), After: c.Position}
 	if len(c.Filter.Tools)+len(c.Filter.Agents) > 0 {

@@ -27,13 +27,13 @@ const (
 )
 
 // attributes are the values of a record that filters and topics use. They are decoded
-// from its bytes, not from a typed event, so that records of unknown kinds have them
-// too. A missing value is "".
+// from the bytes of the record, not from a typed event, so that records of unknown
+// kinds have attributes too. A missing value is "".
 type attributes struct {
 	stream events.Stream
 	kind   string
-	// session is the session of the stream, or else the one that the metadata names
-	// as correlation.
+	// session is the session of the stream. For other streams it is the session that
+	// the metadata of the record names as correlation.
 	session string
 	// agent is the agent of that session. The agentCache supplies it.
 	agent string

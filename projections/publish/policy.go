@@ -9,9 +9,10 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// The two classes of errors by which a target guides the relay. The code that opens
-// the target wraps its errors in one of them. An error of neither class leaves open
-// whether the record or the target is at fault; it counts as an attempt.
+// The two classes of errors of a target. The code that opens the target wraps its
+// errors in one of them. If an error has neither class, the relay does not know
+// whether the record or the target is at fault; the attempt then counts against the
+// record.
 var (
 	// ErrUnavailable: the target does not answer now, and may later. The relay
 	// retries the record for as long as the run lasts.
@@ -28,14 +29,16 @@ type Policy struct {
 	// Workers is the number of goroutines that publish. Each has a queue, and all
 	// records of a stream pass through the same one. Default 1.
 	Workers int
-	// Batch is the largest number of records of one queue in one call of the target.
-	// They have one topic unless the target is a Batcher. Default 1.
+	// Batch is the largest number of records that one call of the target publishes. The
+	// records come from one queue, and have one topic unless the target is a Batcher.
+	// Default 1.
 	Batch int
 	// InFlight is the largest number of records that were read and are neither
 	// acknowledged nor dead letters. Default 1,024.
 	InFlight int
-	// Bytes is the largest size of their data and metadata, in bytes. One larger
-	// record is published alone. Default 64 MiB.
+	// Bytes is the largest size, in bytes, of the data and metadata of the records in
+	// flight, which InFlight counts. A larger record is published alone. Default 64
+	// MiB.
 	Bytes int
 
 	// Tries is the number of attempts at a record after which it becomes a dead
@@ -49,9 +52,9 @@ type Policy struct {
 	// one ends the run. Default 1,000.
 	MaxDeadLetters int
 
-	// MinBackoff is the delay before the second attempt. It doubles before each later
-	// one up to MaxBackoff. A jitter of up to half of it is added or subtracted.
-	// Defaults 100 ms and 30 s.
+	// MinBackoff is the delay before the second attempt. The delay doubles before each
+	// later attempt up to MaxBackoff. A jitter of up to half of the delay is added or
+	// subtracted. Defaults 100 ms and 30 s.
 	MinBackoff, MaxBackoff time.Duration
 	// SaveInterval is the longest time between an acknowledgement and the checkpoint
 	// that contains it. A kill repeats at most the records of this time. Default 1 s.

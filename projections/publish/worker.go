@@ -31,11 +31,11 @@ func (r *relayRun) runWorker(ctx context.Context, queue <-chan outgoing) error {
 	}
 }
 
-// fillBatch appends the records that wait in the queue to a batch, up to
-// Policy.Batch. It never waits: a batch holds the records that arrived while the
-// target was busy, so that batches grow with the load and add no delay. Without a
-// Batcher all records of a batch have one topic: a record of another topic ends it,
-// and is returned as the start of the next batch.
+// fillBatch appends the records that wait in the queue to a batch, up to Policy.Batch
+// records. It never waits: a batch holds the records that arrived while the target
+// was busy, so batches grow with the load and add no delay. If the target is no
+// Batcher, all records of a batch have one topic: a record of another topic ends the
+// batch, and next contains that record as the start of the next batch.
 func (r *relayRun) fillBatch(batch []outgoing, queue <-chan outgoing) (filled, next []outgoing) {
 	for len(batch) < r.policy.Batch {
 		select {
@@ -55,8 +55,8 @@ func (r *relayRun) fillBatch(batch []outgoing, queue <-chan outgoing) (filled, n
 }
 
 // deliver publishes a batch until the target acknowledges it or its records are dead
-// letters. It returns an error if ctx ends first or there are too many dead letters.
-// After each attempt:
+// letters. It returns the cause of ctx if ctx ends first, and an
+// ErrTooManyDeadLetters at a limit of the policy. After each attempt:
 //
 //   - An ErrUnavailable is retried without end, with backoff, and does not count as a
 //     try: the target is at fault.
@@ -157,8 +157,8 @@ func (r *relayRun) retryLoop(ctx context.Context, stop context.CancelCauseFunc) 
 }
 
 // retryDeadLetters publishes the dead letters whose Retry is set, one after the
-// other. An acknowledged one leaves the list, a refused one stays in it with Retry
-// unset.
+// other. An acknowledged record is no longer a dead letter. A refused record remains
+// one, with Retry unset.
 func (r *relayRun) retryDeadLetters(ctx context.Context) error {
 	agents := agentCache{store: r.relay.store, agents: map[string]string{}}
 	for _, letter := range r.snapshot().DeadLetters {
@@ -180,8 +180,8 @@ func (r *relayRun) retryDeadLetters(ctx context.Context) error {
 	return nil
 }
 
-// loadRecord reads the record of a dead letter from the store. An events.ErrDamaged
-// means that the store does not have the record at its place.
+// loadRecord reads the record of a dead letter from the store. If the store has
+// another record or none at its revision, the error is an events.ErrDamaged.
 func (r *relayRun) loadRecord(ctx context.Context, letter DeadLetter) (outgoing, error) {
 	for e, err := range r.relay.store.Read(ctx, letter.Stream, letter.Revision-1) {
 		if err != nil {

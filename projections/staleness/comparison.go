@@ -5,8 +5,8 @@ import (
 	"github.com/settlement-ledger/ledger/projections/catalog"
 )
 
-// A Comparison compares the registration that a turn offered with the one in
-// effect.
+// A Comparison compares the registration that a turn offered with the registration of
+// the same name that is in effect now.
 type Comparison struct {
 	// Effective is the registration in effect, or zero if the name is not in effect.
 	Effective domain.Offered
@@ -21,11 +21,11 @@ type Comparison struct {
 	ChangedBy domain.EventID
 }
 
-// Compare compares an offered registration with the one in effect in layers of rising
-// precedence. The offer is stale if its registration was closed; if its layer
-// has a later registration of the name, even of the same tool; if a higher
-// layer has the name now; or if it hid another registration and that one is in
-// effect again. Events of other names do not matter.
+// Compare compares an offered registration with the one in effect in layers, which
+// are in rising precedence. The offer is stale in these cases: its registration was
+// closed; its layer has a later registration of the name, even of the same tool; a
+// higher layer now has the name; or its registration had hidden another one that is
+// in effect again. Events of other names do not matter.
 func Compare(s *catalog.State, layers []domain.LayerID, offered domain.Offered) Comparison {
 	var c Comparison
 	if e, ok := s.Effective(layers, offered.Name); ok {

@@ -2,13 +2,13 @@
 // effect.
 //
 // A turn is one request to a model. It offers a list of tools, each with its
-// registration, and the model may call them later, when another registration of
-// the name is in effect: then the offer is stale. [Compare] returns the [Comparison] of
-// one offered registration: the registration to which its name resolves now,
-// whether that is another one, whether the two definitions agree, and the event
-// since which they differ. A registry calls it before it runs a call. The [State]
-// of the projection compares the offer of every recorded turn, a
-// [TurnOffer], as of the last event folded.
+// registration. The model may call a tool later, when another registration of the
+// name is in effect: the offer is then stale. For one offered registration, [Compare]
+// returns a [Comparison]: the registration to which the name resolves now, whether
+// that is another one, whether the two definitions agree, and the event since which
+// the two differ. A registry uses Compare before it runs a call. The [State] of the
+// projection compares the offer of every recorded turn, a [TurnOffer], as of the last
+// event folded.
 //
 // A registration is identified by its event and its name. A tool that is
 // registered again, even without a change, makes earlier offers stale. A second
@@ -17,8 +17,9 @@
 //
 // Events do not record the layers of a turn. The projection derives them from the
 // offered tools: it takes the layers of these tools, and the other layers that the
-// same process had open then for the application, for the location or for the
-// session; see [Turn.Layers]. A turn without tools has no layers and no stale offers.
+// same process had open at the turn for the application, for the location or for the
+// session; see [TurnOffer.Layers]. A turn without tools has no layers and no stale
+// offers.
 //
 // # Promises
 //

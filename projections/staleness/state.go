@@ -10,11 +10,11 @@ import (
 	"github.com/settlement-ledger/ledger/projections/catalog"
 )
 
-// State holds the offer of each turn, and the catalog that it is compared with. Its
-// methods do not change it. Its JSON is complete.
+// State holds the offer of each turn, and the catalog of registrations with which the
+// offers are compared. Its methods do not change it. Its JSON is complete.
 type State struct {
-	// data has the content. turns has the index of each turn in data.Turns, and
-	// offers the index of each offer in data.Offers by its key.
+	// data has the content. turns has the index of each turn in data.Turns. offers has
+	// the index of each offer in data.Offers, by offer.key.
 	data   stateJSON
 	turns  map[domain.TurnID]int
 	offers map[string]int
@@ -46,8 +46,8 @@ type offer struct {
 	Layers []domain.LayerID `json:"layers"`
 }
 
-// key returns a string that is equal for equal offers only: the IDs of the layers, a
-// zero ID and the key of the tools.
+// key returns a string that is equal for equal offers only. It has the IDs of the
+// layers, a zero ID and the [projections.OfferKey] of the tools.
 func (o offer) key() string {
 	var key []byte
 	for _, layer := range append(slices.Clip(o.Layers), domain.LayerID{}) {
@@ -57,8 +57,8 @@ func (o offer) key() string {
 	return string(key) + projections.OfferKey(o.Tools)
 }
 
-// A TurnOffer is the offer of one turn, with each tool compared. It merges the events
-// that record parts of the turn.
+// A TurnOffer is the offer of one turn, with the comparison of each tool. Several
+// events can record parts of the turn; a TurnOffer merges them.
 type TurnOffer struct {
 	Session domain.SessionID
 	Turn    domain.TurnID
@@ -75,7 +75,8 @@ type TurnOffer struct {
 	Offers []OfferedTool
 }
 
-// An OfferedTool is a registration that a turn offered, with the comparison.
+// An OfferedTool is a registration that a turn offered, compared with the
+// registration in effect.
 type OfferedTool struct {
 	domain.Offered
 	Comparison
@@ -121,8 +122,8 @@ func apply(s *State, v events.Envelope) *State {
 	return s
 }
 
-// materialized folds a turn, or further tools of a known turn. The layers of a turn
-// are determined when its last part is folded.
+// materialized folds a turn, or an event that adds tools to a known turn. Each such
+// event determines the layers of the turn anew.
 func (s *State) materialized(e events.TurnMaterialized, v events.Envelope) {
 	session, ok := v.Stream.Session()
 	if !ok {
@@ -154,9 +155,9 @@ func (s *State) intern(o offer) int {
 	return i
 }
 
-// layers returns the layers from which a turn of a session was taken, in rising
-// precedence, as [TurnOffer.Layers] documents. It first collects the layers of the tools
-// with their processes and locations, and then adds the open layers of these
+// layers returns the layers from which a turn of a session took its tools, in rising
+// precedence, as [TurnOffer.Layers] documents. It first collects the layers of the
+// tools with their processes and locations. It then adds the open layers of these
 // processes that the session could see.
 func (s *State) layers(session domain.SessionID, tools []domain.Offered) []domain.LayerID {
 	t := turnScope{session: session, locations: map[string]bool{}, processes: map[domain.ProcessID]bool{}, own: map[domain.LayerID]bool{}}
@@ -208,8 +209,9 @@ func (t *turnScope) add(l catalog.LayerHistory) bool {
 	return true
 }
 
-// holds reports whether an open layer of one of the processes belongs to the turn: it
-// has application placement, or is a layer of a known location, or of the session.
+// holds reports whether an open layer belongs to the turn, given that it belongs to
+// one of the turn's processes. It does if its placement is the application, a
+// location of the turn, or the session of the turn.
 func (t *turnScope) holds(l catalog.LayerHistory) bool {
 	switch l.Placement {
 	case domain.Application:
@@ -238,8 +240,8 @@ func byPlacement(layers []catalog.LayerHistory) []domain.LayerID {
 	return ids
 }
 
-// Turn returns a turn with the verdicts as of the last folded event. It returns false
-// if the turn is unknown.
+// Turn returns the offer of a turn, compared as of the last folded event. It returns
+// false if the turn is unknown.
 func (s *State) Turn(id domain.TurnID) (TurnOffer, bool) {
 	i, ok := s.turns[id]
 	if !ok {
@@ -248,8 +250,8 @@ func (s *State) Turn(id domain.TurnID) (TurnOffer, bool) {
 	return s.compared(s.data.Turns[i]), true
 }
 
-// Turns returns the turns of a session in log order, with the verdicts as of the last
-// folded event. It looks at every turn of the log.
+// Turns returns the offers of the turns of a session in log order, compared as of the
+// last folded event. It iterates over every turn of the log.
 func (s *State) Turns(session domain.SessionID) []TurnOffer {
 	var turns []TurnOffer
 	for _, t := range s.data.Turns {
@@ -260,7 +262,7 @@ func (s *State) Turns(session domain.SessionID) []TurnOffer {
 	return turns
 }
 
-// compared returns a turn with each of its tools compared.
+// compared returns the offer of a turn with the comparison of each tool.
 func (s *State) compared(t turn) TurnOffer {
 	made := s.data.Offers[t.Offer]
 	compared := TurnOffer{Session: t.Session, Turn: t.Turn, Event: t.Event, Layers: slices.Clone(made.Layers)}

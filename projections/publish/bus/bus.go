@@ -109,9 +109,9 @@ func (b *Bus) topic(s events.Stream) *topic {
 }
 
 // append appends records together at the end of a stream. After a conflict with
-// another writer it reads the length and tries again, for as long as ctx lasts. After
-// any other error the records may or may not be appended, and the next append reads
-// the length again.
+// another writer it reads the length of the stream and tries again, for as long as
+// ctx lasts. After any other error the records may or may not have been appended; the
+// next append reads the length first.
 func (b *Bus) append(ctx context.Context, s events.Stream, records []events.Record) error {
 	t := b.topic(s)
 	t.mu.Lock()

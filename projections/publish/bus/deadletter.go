@@ -22,8 +22,8 @@ func deadLetterStream(group, topic string) events.Stream {
 	return events.Stream(DeadLetterCategory + "-" + group + "/" + topic)
 }
 
-// A DeadLetterMessage is a message that a group no longer delivers, so that later messages
-// can follow. The message remains in its topic.
+// A DeadLetterMessage is a message that a group no longer delivers, so that later
+// messages can follow. The message remains in its topic.
 type DeadLetterMessage struct {
 	// Revision is that of the message in the stream of the topic.
 	Revision events.Revision
@@ -81,16 +81,17 @@ type deadLetterList struct {
 	// open has the dead letters that are not acknowledged, by revision, without their
 	// messages.
 	open map[events.Revision]*DeadLetterMessage
-	// released has the revisions to redeliver, in the order of their release. Some
-	// may have been acknowledged or refused since; first skips these.
+	// released has the revisions to redeliver, in the order of their release. Some of
+	// these messages may meanwhile be acknowledged or refused; first skips them.
 	released []events.Revision
 }
 
 // has reports whether the message at revision r is a dead letter.
 func (l *deadLetterList) has(r events.Revision) bool { return l.open[r] != nil }
 
-// refresh reads the records that were appended since the last call. After an error
-// the records before it are applied, and the next call continues there.
+// refresh reads the records that were appended since the last refresh. If it returns
+// an error, the records before the error are applied, and the next refresh continues
+// after them.
 func (l *deadLetterList) refresh(ctx context.Context, store events.Store, s events.Stream) error {
 	for e, err := range store.Read(ctx, s, l.read) {
 		if err == nil {
@@ -104,7 +105,7 @@ func (l *deadLetterList) refresh(ctx context.Context, store events.Store, s even
 	return nil
 }
 
-// take applies one record. It ignores a kind of a later version of this program, and
+// take applies one record of the dead letter stream. It ignores an unknown kind, and
 // returns an events.ErrDamaged for invalid data.
 func (l *deadLetterList) take(e events.Entry) error {
 	var set deadLettered
@@ -186,8 +187,9 @@ func (g *group) released(ctx context.Context) (*pending, error) {
 	return g.pending(e, true), nil
 }
 
-// deadLetter records a message as a dead letter. It first reads the stream, because
-// an earlier append whose error left its outcome unknown may have recorded it.
+// deadLetter records a message as a dead letter. It first reads new records of the
+// dead letter stream: an earlier append that failed may have recorded the message
+// after all.
 func (g *group) deadLetter(ctx context.Context, p *pending) error {
 	if err := g.refresh(ctx); err != nil {
 		return err
@@ -205,8 +207,8 @@ func (g *group) deadLetter(ctx context.Context, p *pending) error {
 	return g.record(ctx, kindDeadLettered, set)
 }
 
-// recordAck records the acknowledgement of a released dead letter, which then leaves
-// the list.
+// recordAck records the acknowledgement of a redelivered dead letter, which is then
+// no longer in the list.
 func (g *group) recordAck(ctx context.Context, r events.Revision) error {
 	return g.record(ctx, kindAcknowledged, acknowledgedLetter{r})
 }
@@ -235,8 +237,8 @@ func (b *Bus) appendDeadLetterRecord(ctx context.Context, s events.Stream, kind 
 	return nil
 }
 
-// entry reads the record of the message at a revision. It returns an
-// events.ErrDamaged if the stream is shorter.
+// entry reads the record at a revision of a topic's stream. If the stream is shorter,
+// the error is an events.ErrDamaged.
 func (b *Bus) entry(ctx context.Context, s events.Stream, r events.Revision) (events.Entry, error) {
 	for e, err := range b.config.Store.Read(ctx, s, r-1) {
 		return e, err
@@ -244,8 +246,8 @@ func (b *Bus) entry(ctx context.Context, s events.Stream, r events.Revision) (ev
 	return events.Entry{}, fmt.Errorf("%w: %s has no revision %d, which a dead letter names", events.ErrDamaged, s, r)
 }
 
-// letters reads the dead letters of a group from the store, and returns them with the
-// stream of the topic. An invalid name is an ErrBadTopic or ErrBadGroup.
+// letters reads the dead letters of a group from the store. It returns their list l
+// and the stream s of the topic. An invalid name is an ErrBadTopic or an ErrBadGroup.
 func (b *Bus) letters(ctx context.Context, group, topic string) (l deadLetterList, s events.Stream, err error) {
 	if s, err = streamOf(topic); err != nil {
 		return l, "", err
@@ -286,11 +288,11 @@ func (b *Bus) DeadLetters(ctx context.Context, group, topic string) iter.Seq2[De
 // maxReleased bounds the revisions in one DeadLettersReleased record.
 const maxReleased = 10_000
 
-// Release redelivers dead letters of a group, before new messages: the ones at these
-// revisions, or all if no revision is given. It ignores a revision that is not a dead
-// letter. It returns the number released, once that is durable; it does not wait for
-// the delivery. After an error some may be released. A message that is refused again
-// becomes a dead letter again.
+// Release requests the redelivery, before new messages, of the dead letters of a
+// group at these revisions, or of all if there are no revisions. It ignores a
+// revision that is not a dead letter. It returns the number of dead letters released
+// when the request is durable, and does not wait for the delivery. After an error
+// some may be released. A message that is refused again becomes a dead letter again.
 func (b *Bus) Release(ctx context.Context, group, topic string, revisions ...events.Revision) (int, error) {
 	l, stream, err := b.letters(ctx, group, topic)
 	if err != nil {

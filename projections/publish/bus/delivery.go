@@ -41,17 +41,18 @@ func (r Redelivery) withDefaults() Redelivery {
 	return r
 }
 
-// A pending is the delivery state of a message, from the first delivery to the
-// acknowledgement or the dead letter. The message is delivered to one subscription at
-// a time, except that a delivery without an answer within AckWait stays open while
-// the message goes to a second subscription: the first acknowledgement of any
-// delivery counts, and a refusal counts only from the latest. The subscription that
-// dispatches owns the pending; it is not synchronized.
+// A pending is the delivery state of a message, from its first delivery until it is
+// acknowledged or becomes a dead letter. The message is delivered to one subscription
+// at a time. If a subscription does not answer within AckWait, its delivery stays
+// open while the message goes to a second subscription. The first acknowledgement of
+// any delivery counts; a refusal counts only from the latest one. The dispatching
+// subscription owns the pending, which is not synchronized.
 type pending struct {
 	entry events.Entry
 	// template is the decoded message. Each delivery is a copy.
 	template *message.Message
-	// released reports that the message is a released dead letter.
+	// released reports that the message is a dead letter that Release put up for
+	// redelivery.
 	released bool
 	backoff  *backoff.ExponentialBackOff
 
@@ -84,8 +85,8 @@ type delivery struct {
 	until time.Time
 }
 
-// pending returns the delivery state of the message of a record. released marks a
-// released dead letter.
+// pending returns the delivery state of the message in a record. released is true for
+// a dead letter that is delivered again.
 func (g *group) pending(e events.Entry, released bool) *pending {
 	r := g.bus.config.Redelivery
 	p := &pending{entry: e, released: released, backoff: backoff.NewExponentialBackOff()}
@@ -128,11 +129,11 @@ func (g *group) deliver(ctx context.Context, p *pending) error {
 	return nil
 }
 
-// awaitEvent offers the message to subscriptions if a delivery is due, and waits for
-// one event: a subscription receives it, a subscription begins or ends, an answer
-// arrives, or a timer fires. It changes p accordingly. Offering and waiting are one
-// select, so that a subscription that does not receive blocks no other. An
-// acknowledgement counts even if ctx ended at the same time.
+// awaitEvent offers the message to subscriptions if a delivery is due. It waits for
+// one event and changes p accordingly: a subscription receives the message, a
+// subscription begins or ends, an answer arrives, or a timer fires. Offering and
+// waiting are one select, so that a subscription that does not receive blocks no
+// other. An acknowledgement counts even if ctx ended at the same time.
 func (g *group) awaitEvent(ctx context.Context, p *pending) error {
 	now := time.Now()
 	offered, changed := g.beginOffer(func(all []*outputChannel) []*outputChannel {
@@ -165,9 +166,9 @@ func (g *group) awaitEvent(ctx context.Context, p *pending) error {
 	return context.Cause(ctx)
 }
 
-// recipients returns the subscriptions to which the message is offered now: the ones
-// without an open delivery of it, or all if each has one. It returns nil while the
-// latest delivery may still be answered or the backoff lasts.
+// recipients returns the subscriptions to which the message is offered now: those
+// without an open delivery of the message, or all subscriptions if each has one. It
+// returns nil while the latest delivery may still be answered or the backoff lasts.
 func (p *pending) recipients(all []*outputChannel, now time.Time) (to []*outputChannel) {
 	if p.latest != nil || now.Before(p.due) {
 		return nil
@@ -183,8 +184,8 @@ func (p *pending) recipients(all []*outputChannel, now time.Time) (to []*outputC
 	return to
 }
 
-// deadline returns the time of the next timer, the end of AckWait or of the backoff,
-// and whether there is one.
+// deadline returns the time at which the next timer fires, the end of AckWait or of
+// the backoff, and whether a timer is needed.
 func (p *pending) deadline(now time.Time) (time.Time, bool) {
 	if p.latest != nil {
 		return p.latest.until, true
@@ -246,8 +247,9 @@ func (p *pending) drop(d *delivery) {
 	p.deliveries = slices.DeleteFunc(p.deliveries, func(o *delivery) bool { return o == d })
 }
 
-// deliveryTo returns a delivery to a subscription, whose context is that of the
-// message. The payload is a copy, as subscribers may change it.
+// deliveryTo returns a delivery to the subscription s. The context of its message
+// ends with the context of s or with the delivery. The payload is a copy, because
+// subscribers may change it.
 func (p *pending) deliveryTo(s *outputChannel, until time.Time) *delivery {
 	d := &delivery{to: s, m: p.template.Copy(), until: until}
 	d.m.Payload = slices.Clone(d.m.Payload)
@@ -263,8 +265,8 @@ type selectSet struct {
 	cases []reflect.SelectCase
 	// then has the function of each case, which wait calls if the case is chosen.
 	then []func()
-	// ends has a function for each offered delivery, which cancels the delivery
-	// unless it was sent.
+	// ends has a function for each offered delivery. The function cancels the delivery
+	// unless its message was sent.
 	ends []func()
 }
 

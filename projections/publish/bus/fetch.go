@@ -17,8 +17,8 @@ const (
 )
 
 // next returns the next message to deliver: the first released dead letter, or else
-// the first message after the offset. It blocks until there is one. It skips, and
-// advances the offset over, messages that are dead letters already.
+// the first message after the offset. It blocks until there is such a message. It
+// moves the offset past messages that already are dead letters.
 func (g *group) next(ctx context.Context) (*pending, error) {
 	if err := g.load(ctx); err != nil {
 		return nil, err
@@ -49,8 +49,8 @@ func (g *group) next(ctx context.Context) (*pending, error) {
 	}
 }
 
-// load reads the offset and the dead letters on first use. After an error the next
-// call tries again.
+// load reads the offset and the dead letters on first use. If it fails, it tries
+// again on the next use.
 func (g *group) load(ctx context.Context) error {
 	if g.loaded {
 		return nil
@@ -71,8 +71,7 @@ func (g *group) load(ctx context.Context) error {
 	return nil
 }
 
-// save saves the offset. It does so even if ctx has ended, because the message was
-// acknowledged.
+// save saves the offset, even if ctx has ended, because the message was acknowledged.
 func (g *group) save(ctx context.Context) error {
 	data := strconv.AppendUint(nil, uint64(g.offset), 10)
 	// The context may have ended after the acknowledgement.
@@ -108,9 +107,9 @@ func (g *group) await(ctx context.Context) error {
 }
 
 // read prefetches messages after the offset. If there is no such message, it sets end
-// to a position from which the group can wait: every later message or dead letter
-// record is after it. read therefore asks for the head before it reads, because a
-// message appended in between is after that position.
+// to a log position before every later message and dead letter record, from which the
+// group can wait. To find it, read asks for the head of the log before it reads
+// messages: a message appended in between is after that head.
 func (g *group) read(ctx context.Context) error {
 	end := g.end
 	if headed, ok := g.bus.config.Store.(interface{ Head() events.Position }); ok {

@@ -26,9 +26,9 @@ type messageMetadata struct {
 	Encoding string `json:"encoding,omitempty"`
 }
 
-// record encodes a message as a record. A payload that is valid JSON in UTF-8 is the
-// data unchanged; any other becomes a JSON string in base64. It copies the payload. A
-// nil and an empty payload have the same record.
+// record encodes a message as a record. A payload that is valid JSON in UTF-8 becomes
+// the data unchanged. Any other payload becomes a JSON string in base64. record
+// copies the payload. A nil and an empty payload give the same record.
 func (b *Bus) record(m *message.Message) (events.Record, error) {
 	envelope := messageMetadata{UUID: m.UUID, Headers: m.Metadata}
 	if err := checkUTF8(m); err != nil {
@@ -69,8 +69,8 @@ func checkUTF8(m *message.Message) error {
 	return nil
 }
 
-// messageOf decodes a record. A record of another kind, which another program
-// appended to the stream, becomes a message with the event ID as its UUID. Invalid
+// messageOf decodes a record as a message. Another program can append a record of
+// another kind to the stream; its message has the event ID as its UUID. Invalid
 // metadata or base64 is an events.ErrDamaged.
 func messageOf(e events.Entry) (*message.Message, error) {
 	if e.Kind != kind {

@@ -40,8 +40,8 @@ const (
 	connectTimeout = 5 * time.Second
 	ackTimeout     = 5 * time.Second
 	reconnectWait  = 250 * time.Millisecond
-	// dedupWindow is how long the server remembers the ID of a message, in a stream
-	// that is made here.
+	// dedupWindow is the time for which the server recognizes a repeated message ID, in
+	// a stream that this package creates.
 	dedupWindow = 10 * time.Minute
 )
 
@@ -112,9 +112,10 @@ func (p *Publisher) connectLocked() error {
 	return nil
 }
 
-// connection returns a connection that is open or reconnecting. It connects anew if
-// the client closed its connection, as it does after a protocol error; a failure to
-// connect is a publish.ErrUnavailable. After Close it returns the closed connection.
+// connection returns a connection that is open or reconnecting, and its publisher. It
+// connects anew if the client closed its connection, as after a protocol error. A
+// failure to connect is a publish.ErrUnavailable. After Close it returns the closed
+// connection.
 func (p *Publisher) connection() (*nats.Conn, *wnats.Publisher, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,7 +161,8 @@ func (p *Publisher) Publish(subject string, messages ...*message.Message) error 
 }
 
 // withServerError adds the last permission error of the server to a timeout. A server
-// that forbids a subject does not answer and reports the reason apart.
+// that forbids a subject does not answer the request, and reports the reason
+// separately.
 func withServerError(conn *nats.Conn, err error) error {
 	if last := conn.LastError(); errors.Is(last, nats.ErrPermissionViolation) && (errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded)) {
 		return fmt.Errorf("%w: %w", err, last)
@@ -168,8 +170,8 @@ func withServerError(conn *nats.Conn, err error) error {
 	return err
 }
 
-// The JetStream error codes for a message that the stream will never accept: it, or
-// its headers, are too large.
+// The JetStream error codes for a message that the stream will never accept, because
+// the message or its headers are too large.
 const (
 	codeTooLarge       = 10054
 	codeHeaderTooLarge = 10097

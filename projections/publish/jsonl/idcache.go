@@ -1,7 +1,7 @@
 package jsonl
 
-// An idCache holds the IDs of records that are in the file and may be published
-// again. It has two sets:
+// An idCache holds the IDs of records that the file has and that the relay may
+// publish again. It has two sets:
 //
 //   - The records after the consumer's position that the file had when it was opened.
 //     A record leaves this set when it is published again.

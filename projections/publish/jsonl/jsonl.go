@@ -44,8 +44,8 @@ type Publisher struct {
 
 var _ publish.Batcher = (*Publisher)(nil)
 
-// Open opens or creates the file of a consumer that has reached position at.
-// The folder must exist. The caller closes the Publisher.
+// Open opens or creates the file of a consumer. The argument at is the position of
+// the consumer. The folder must exist. The caller closes the Publisher.
 func Open(path string, at events.Position) (*Publisher, error) {
 	f := &Publisher{path: path, at: at}
 	if err := f.reopenLocked(); err != nil {
@@ -120,9 +120,9 @@ func (f *Publisher) appendLocked(batch []publish.Routed) error {
 	return nil
 }
 
-// restoreLocked brings the file into the state of the last sync. It truncates a write
-// that failed, and reopens the file if another process changed its size, moved or
-// removed it. The caller holds mu.
+// restoreLocked restores the file to its state after the last sync. It truncates the
+// bytes of a failed write. If another process changed the size of the file, moved or
+// removed it, restoreLocked reopens it. The caller holds mu.
 func (f *Publisher) restoreLocked() error {
 	about, err := f.mu.file.Stat()
 	switch {
@@ -140,9 +140,9 @@ func (f *Publisher) restoreLocked() error {
 	return err
 }
 
-// reopenLocked opens the file that has the name now, or creates it, and replaces the
-// one that f has open, whose lock it releases. It locks the new file before it
-// unlocks the old one. The caller holds mu.
+// reopenLocked opens or creates the file at f.path. It closes and unlocks the file
+// that f had open, if that is another file, after it has locked the new one. The
+// caller holds mu.
 func (f *Publisher) reopenLocked() error {
 	next, ids, err := acquire(f.path, f.at, f.mu.file)
 	if err != nil {

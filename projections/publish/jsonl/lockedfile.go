@@ -28,10 +28,11 @@ func (h lockedFile) isAtPath(path string) bool {
 	return err == nil && os.SameFile(there, here)
 }
 
-// acquire opens or creates, locks and repairs the file at path, and syncs its folder
-// so that a new name is durable. It returns the IDs of the records in it that may be
-// published again. It reuses current, which is locked already, if that is the file at
-// path. After an error it leaves current open.
+// acquire opens or creates the file at path, locks it and repairs it. It syncs the
+// folder, so that a new name is durable. The returned IDs are those of records in the
+// file, with all records after the consumer's position, which may be published
+// again. If current, which is locked already, is the file at path, acquire returns it
+// instead of opening the file again. After an error current stays open.
 func acquire(path string, at events.Position, current *os.File) (lockedFile, map[string]bool, error) {
 	if current != nil && (lockedFile{file: current}).isAtPath(path) {
 		size, ids, err := repair(current, at)
@@ -51,8 +52,9 @@ func acquire(path string, at events.Position, current *os.File) (lockedFile, map
 	return lockedFile{file, size}, ids, nil
 }
 
-// lockAndRepair locks a regular file and repairs it. It returns an ErrForeign for any
-// other file and an ErrInUse for a locked one.
+// lockAndRepair locks a regular file and repairs it. It returns the results of
+// repair. The error is an ErrForeign if the file is not regular, and an ErrInUse if
+// another process has locked it.
 func lockAndRepair(file *os.File, at events.Position) (int64, map[string]bool, error) {
 	about, err := file.Stat()
 	if err != nil {
@@ -71,8 +73,9 @@ func lockAndRepair(file *os.File, at events.Position) (int64, map[string]bool, e
 	return repair(file, at)
 }
 
-// repair truncates a partial line at the end of a file, syncs the file, and returns
-// its size and the IDs of the records that may be published again.
+// repair truncates a partial line at the end of a file and syncs the file. It returns
+// the size of the file and the IDs of records in it. They include all records after
+// the position of the consumer, which may be published again.
 func repair(file *os.File, at events.Position) (int64, map[string]bool, error) {
 	about, err := file.Stat()
 	if err != nil {

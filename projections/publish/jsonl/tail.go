@@ -30,10 +30,11 @@ const (
 	maxLate = 4096
 )
 
-// tail reads a file backwards until maxLate lines in a row are at or before position
-// at; for the zero position it reads the whole file. It returns an ErrForeign if a
-// line is not one of this package. Its cost depends on the lines since that position,
-// not on the size of the file.
+// tail reads the lines of a file backwards, until maxLate lines in a row have a
+// position not after the given one. For the zero position it reads the whole file. If
+// a line does not have the form that this package writes, the error is an ErrForeign.
+// The cost depends on the number of lines after the position, not on the size of the
+// file.
 func tail(file io.ReaderAt, size int64, at events.Position) (tailLines, error) {
 	f := tailLines{ids: map[string]bool{}}
 	ends := &lineEnds{file: file, from: size}
@@ -80,8 +81,9 @@ func (tailLines) checkPrefix(file io.ReaderAt, size int64) error {
 	return nil
 }
 
-// readLineHead decodes the ID and the position of the line between two offsets. It
-// returns an ErrForeign, with the offset, if the line does not begin with them.
+// readLineHead decodes the ID and the position of the line between two offsets. If
+// the line does not begin with an ID and a position, the error is an ErrForeign with
+// the offset.
 func readLineHead(file io.ReaderAt, begin, end int64) (id string, at events.Position, err error) {
 	b := make([]byte, min(end-begin, headSize))
 	if _, err := file.ReadAt(b, begin); err != nil && err != io.EOF {
@@ -109,7 +111,8 @@ func readLineHead(file io.ReaderAt, begin, end int64) (id string, at events.Posi
 // start of the file. It holds one chunk in memory.
 type lineEnds struct {
 	file io.ReaderAt
-	// chunk has the bytes from offset from that were not searched yet.
+	// chunk has the bytes of the file, beginning at the offset from, that previous has
+	// not searched yet.
 	chunk []byte
 	from  int64
 	// begun reports that previous has returned the start of the file.
@@ -119,8 +122,8 @@ type lineEnds struct {
 }
 
 // previous returns the offset after the previous line end, and at last 0, the start
-// of the file. The boolean is false when there are no more, and at once for a file
-// without a line end.
+// of the file. The boolean is false after that, and always for a file without a line
+// end.
 func (e *lineEnds) previous() (int64, bool, error) {
 	for {
 		if at := bytes.LastIndexByte(e.chunk, '\n'); at >= 0 {
