@@ -40,10 +40,10 @@ var roles = map[string]auth.Role{
 }
 
 // An admittingRegistrar registers services so that each call is authenticated
-// from its headers before the server reads a message of it. gRPC's interceptors
-// for unary methods run only after the request has been read and decoded. The
-// registrar therefore registers unary methods as streaming methods with one
-// request, which are the same on the wire.
+// from its headers before the server reads a message of the call. gRPC's
+// interceptors for unary methods run only after the request has been read and
+// decoded. The registrar therefore registers a unary method as a streaming
+// method with one request, which is the same on the wire.
 type admittingRegistrar struct{ *Server }
 
 // RegisterService implements grpc.ServiceRegistrar. It registers a copy of the
@@ -78,11 +78,11 @@ func (r admittingRegistrar) unaryHandler(method string, handle grpc.MethodHandle
 	})
 }
 
-// checkRole returns a handler that refuses callers without the role that a method
-// needs: with UNAUTHENTICATED if their identity is unknown, and with
-// PERMISSION_DENIED if their role is too low. It puts the role into the context
-// of an admitted call, where requireRole finds it. Public methods run without a
-// role.
+// checkRole returns a handler that calls handle only for callers with the role
+// that the method needs. It refuses an unknown caller with UNAUTHENTICATED, and
+// a caller with a lower role with PERMISSION_DENIED. It puts the caller's role
+// into the context of the call, where requireRole finds it. Public methods run
+// without a role.
 func (r admittingRegistrar) checkRole(method string, handle grpc.StreamHandler) grpc.StreamHandler {
 	wanted := max(roles[method], auth.Reader)
 	return func(srv any, call grpc.ServerStream) error {
@@ -115,12 +115,13 @@ type admitted struct {
 func (a admitted) Context() context.Context { return a.ctx }
 
 // authenticate returns the role of a caller from the Basic authorization header
-// of its call. It returns UNAUTHENTICATED for a missing or refused password, and
-// UNAVAILABLE if too many passwords wait to be checked. Without Config.Users
-// every caller has the role Config.Anonymous.
+// of the call. It returns UNAUTHENTICATED for a missing or refused password,
+// and UNAVAILABLE if too many passwords wait to be checked. Without
+// Config.Users every caller has the role Config.Anonymous.
 //
-// A success marks the connection as authenticated, so that the limiter of package
-// conns no longer closes it; Users.Authenticate does so too.
+// On success, authenticate marks the connection as authenticated, as
+// Users.Authenticate does, so that the limiter of package conns no longer
+// closes the connection.
 func (s *Server) authenticate(ctx context.Context) (auth.Role, error) {
 	if s.cfg.Users == nil {
 		conns.FromContext(ctx).Authenticated()

@@ -32,9 +32,9 @@ type clientAppend struct {
 	// size is the sum of mapping.RawEvent.Size over the events, in bytes.
 	// Config.MaxAppend bounds it.
 	size int
-	// foreign is set if at least one record comes from a foreign event. Such a
-	// record has the server's time, so its repeat differs from the record in the
-	// store.
+	// foreign is set if at least one record comes from a foreign event, which
+	// another client than the ledger appended. Such a record has the server's
+	// time, so a repeat of the append has other times than the stored records.
 	foreign bool
 }
 
@@ -57,11 +57,11 @@ type proposedEvent interface {
 	GetData() []byte
 }
 
-// addEvent converts an event to a record and adds it to an append. It dates a
-// foreign event with the server's clock. It returns INVALID_ARGUMENT for an
-// invalid event or an append over Config.MaxAppend, and PERMISSION_DENIED for
-// stream metadata that the server refuses. After an error w is incomplete, and
-// the caller must not write it.
+// addEvent converts an event to a record and adds the record to the append w.
+// It dates a foreign event with the server's clock. It returns INVALID_ARGUMENT
+// for an invalid event or an append over Config.MaxAppend, and
+// PERMISSION_DENIED for stream metadata that the server refuses. After an error
+// w is incomplete, and the caller must not write it.
 func (s *Server) addEvent(ctx context.Context, w *clientAppend, p proposedEvent) error {
 	id, err := parseUUID(p.GetId())
 	if err != nil {
@@ -111,22 +111,23 @@ func (s *Server) authorizeAppend(role auth.Role, w clientAppend) error {
 // conflict with the expected revision.
 type appendResult struct {
 	conflict bool
-	// length is the length of the stream: after the append, or, for a conflict,
-	// at the time of the check.
+	// length is the length of the stream: after a successful append, or, for a
+	// conflict, when the conflict was found.
 	length events.Revision
 	// position is the position of the last record. It is zero for a conflict and
 	// for an append without records.
 	position events.Position
 }
 
-// write makes an authorized append. An append whose records are already in place
-// succeeds again and adds no event. The error is a gRPC status; ABORTED means
-// that the records may have been written.
+// write makes an authorized append. If the stream already has all records of
+// the append, write adds no event and returns the result of the first append.
+// The error is a gRPC status; ABORTED means that the records may have been
+// written.
 //
-// With an exact revision, the store itself compares the length and recognises
-// repeated ledger records. If the store reports a conflict, write compares the
-// IDs of foreign events after that revision. Without an exact revision,
-// appendAtEnd looks the IDs up in the whole stream.
+// With an exact expected revision, the store itself compares the length and
+// recognises repeated ledger records. If the store reports a conflict, write
+// looks for the IDs of foreign events directly after that revision. Without an
+// exact revision, appendAtEnd looks for the IDs in the whole stream.
 func (s *Server) write(ctx context.Context, w clientAppend) (appendResult, error) {
 	if len(w.records) == 0 {
 		return s.checkExpected(ctx, w)
@@ -150,10 +151,10 @@ type positionStore interface {
 	Place(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) (events.Position, error)
 }
 
-// append appends after a length, and returns the position of the last record. If
-// the store is no positionStore, append reads the position back. An error of that
-// read is returned although the records are written; the client then repeats the
-// append.
+// append appends the records of w after the length given by after, and returns
+// the position of the last record. If the store is no positionStore, append
+// reads the position back. An error of that read is returned although the
+// records are written; the client then repeats the append.
 func (s *Server) append(ctx context.Context, w clientAppend, after events.Revision) (events.Position, error) {
 	if store, ok := s.store.(positionStore); ok {
 		return store.Place(ctx, w.stream, after, w.records...)
@@ -164,16 +165,17 @@ func (s *Server) append(ctx context.Context, w clientAppend, after events.Revisi
 	return s.position(ctx, w, after)
 }
 
-// position reads the position of the last record of an append after a length. It
-// returns the zero position if the stream is shorter.
+// position reads the position of the last record of the append w, whose records
+// follow the length given by after. It returns the zero position if the stream
+// is shorter.
 func (s *Server) position(ctx context.Context, w clientAppend, after events.Revision) (events.Position, error) {
 	last, err := s.entry(ctx, w.stream, after+events.Revision(len(w.records)))
 	return last.Position, err
 }
 
-// repeatResult returns the result of a repeat, whose records follow the given
-// length in the stream. err is the error of the search for the repeat; if it is
-// not nil, repeatResult returns its status instead.
+// repeatResult returns the result of a repeated append, whose records already
+// follow the length given by after. If err, the error of the search for these
+// records, is not nil, repeatResult returns the status of err instead.
 func (s *Server) repeatResult(ctx context.Context, w clientAppend, after events.Revision, err error) (appendResult, error) {
 	var at events.Position
 	if err == nil {
@@ -195,15 +197,16 @@ func (s *Server) checkExpected(ctx context.Context, w clientAppend) (appendResul
 }
 
 // appendAtEnd appends at the end of a stream, unless the stream already has the
-// records. It looks their IDs up in the stream's entries, and appends after the
-// last of these entries. If another append comes first, the store reports a
-// conflict, and appendAtEnd looks the IDs up again. An ID that several callers
-// append concurrently is therefore written once.
+// records. It first reads the IDs of all entries up to the end of the stream,
+// looks for the IDs of the records among them, and appends after the last entry
+// read. If another append comes first, the store reports a conflict, and
+// appendAtEnd starts again. An ID that several callers append concurrently is
+// therefore written once.
 //
-// Each round after the first must find new entries, since a conflict means that
-// the stream has grown. If it has not, the length and the entries disagree, as in
-// a damaged store, and appendAtEnd returns ABORTED instead of repeating without
-// end.
+// Each further round must find new entries, since a conflict means that the
+// stream has grown. If there are none, the length and the entries disagree, as
+// in a damaged store. appendAtEnd then returns ABORTED instead of repeating
+// without end.
 func (s *Server) appendAtEnd(ctx context.Context, w clientAppend) (appendResult, error) {
 	held, err := s.ids.acquire(ctx, w.stream)
 	if err != nil {
@@ -232,12 +235,17 @@ func (s *Server) appendAtEnd(ctx context.Context, w clientAppend) (appendResult,
 	}
 }
 
-// earlierResult returns the result of an append without an exact revision, if
-// the result is known before writing; found holds the records that the stream
-// already has. If it has all of them, the append is a repeat, and its result is
-// the position of the last one. If it has some of them, the append is a
-// conflict: appending all would duplicate events, and appending the others is
-// not the request. StreamExists is a conflict in an empty stream.
+// earlierResult returns the result of an append without an exact revision, and
+// true, if the result is known before writing. found holds the records of the
+// append that the stream already has.
+//
+//   - If the stream has all of them, the append is a repeat, and the result has
+//     the position of the last one.
+//   - If the stream has only some of them, the result is a conflict: to append
+//     all would duplicate events, and to append only the others is not the
+//     request.
+//   - If the request expects StreamExists and the stream is empty, the result
+//     is a conflict.
 func (w clientAppend) earlierResult(found map[domain.EventID]events.Header, length events.Revision) (appendResult, bool) {
 	if w.expect.exists && length == 0 {
 		return appendResult{conflict: true}, true
@@ -254,9 +262,9 @@ func (w clientAppend) earlierResult(found map[domain.EventID]events.Header, leng
 	return appendResult{length: last.Revision, position: last.Position}, true
 }
 
-// written returns the result of an append after a length, with the position at
-// of the last record. If err, the error of the append, is not nil, written
-// returns its status instead.
+// written returns the result of an append whose records follow the length given
+// by after. at is the position of the last record. If err, the error of the
+// append, is not nil, written returns a status for err instead.
 func (s *Server) written(ctx context.Context, w clientAppend, after events.Revision, at events.Position, err error) (appendResult, error) {
 	if errors.Is(err, events.ErrTooLarge) {
 		return appendResult{}, tooLarge(ctx, s.cfg.MaxAppend, err.Error())
@@ -274,11 +282,11 @@ func (s *Server) conflict(ctx context.Context, w clientAppend) (appendResult, er
 	return appendResult{conflict: true, length: length}, statusOf(err)
 }
 
-// isRepeat reports whether the records of a request are in the stream directly
-// after a length. It returns false for requests with ledger records only: the
-// store itself recognises a repeat of them, whose fields are all equal. A
-// repeated foreign event has another time, since the server dates it, so isRepeat
-// compares IDs. It reads at most as many entries as the request has records.
+// isRepeat reports whether the stream has the records of the append w directly
+// after the length given by after. It compares the IDs, because a repeated
+// foreign event has another time: the server dates it. If w has ledger records
+// only, isRepeat returns false, since the store itself recognises a repeat of
+// them. It reads at most as many entries as the append has records.
 func (s *Server) isRepeat(ctx context.Context, w clientAppend, after events.Revision) (bool, error) {
 	if !w.foreign {
 		return false, nil

@@ -61,9 +61,10 @@ type batchCall struct {
 	to   streams.Streams_BatchAppendServer
 	open map[[16]byte]*pendingAppend // incomplete appends, by correlation ID
 	size int                         // bytes of the events in open
-	// slots holds one value for each running append, also for one that waits for
-	// an earlier append to its stream. While it is full, the handler receives no
-	// further message, and HTTP/2 flow control stops the client.
+	// slots holds one value for each running append, including appends that
+	// wait for an earlier append to the same stream. While slots is full, the
+	// handler receives no further message, and HTTP/2 flow control stops the
+	// client.
 	slots chan struct{}
 	// running counts the goroutines of appends; the handler waits for them before
 	// it returns.
@@ -144,11 +145,11 @@ func receive[T any](recv func() (T, error), ctx context.Context) <-chan recvResu
 	return c
 }
 
-// take adds a message to its pending append, and runs the append when it is
-// complete. An error in one append becomes its reply and does not affect others.
-// take returns an error that ends the call: INVALID_ARGUMENT for a message
-// without a correlation ID, and RESOURCE_EXHAUSTED for too many incomplete
-// appends.
+// take adds a message to the pending append with the same correlation ID, and
+// runs the append when it is complete. An error in one append becomes the reply
+// to that append and does not affect others. take itself returns only errors
+// that end the call: INVALID_ARGUMENT for a message without a correlation ID,
+// and RESOURCE_EXHAUSTED for too many incomplete appends.
 func (b *batchCall) take(m *streams.BatchAppendReq) error {
 	id, err := parseUUID(m.GetCorrelationId())
 	if err != nil {
@@ -181,8 +182,8 @@ func (b *batchCall) take(m *streams.BatchAppendReq) error {
 }
 
 // parseOptions validates the options, which are in the first message of an
-// append. It converts a relative deadline to a time with the server's clock.
-// Clients for version 21.10.0 send an absolute one.
+// append. It converts a relative deadline to a time by the server's clock.
+// Clients for version 21.10.0 send the deadline as a time.
 func (batch *pendingAppend) parseOptions(o *streams.BatchAppendReq_Options, now time.Time) (err error) {
 	if o == nil {
 		return status.Error(codes.InvalidArgument, "batch append: options are required in the first message of a batch")

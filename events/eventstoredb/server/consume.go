@@ -39,9 +39,9 @@ func (s *Server) follow(ctx context.Context, source events.Stream, after groups.
 	return s.followStream(ctx, source, after.Revision, nil)
 }
 
-// compileFilter returns the predicate of a group's filter. ErrBadGroup reports an
-// invalid regular expression, and a filter that has neither an expression nor
-// prefixes, or both.
+// compileFilter returns the predicate of a group's filter. It returns
+// ErrBadGroup for an invalid regular expression, and for a filter that has both
+// an expression and prefixes, or neither.
 func compileFilter(of groups.Filter) (func(events.Header) bool, error) {
 	f, err := newFilter(of.ByKind, filterExpression{of})
 	if err != nil {
@@ -127,13 +127,15 @@ func checkGroupName(name string) error {
 	return nil
 }
 
-// Read implements PersistentSubscriptions.Read: it makes the caller a consumer of
-// a group, sends the entries that the group delivers to it, and receives its acks
-// and nacks. It returns when the caller closes its side, the call or the server
-// ends, or the group ends the consumer.
+// Read implements PersistentSubscriptions.Read: it makes the caller a consumer
+// of a group. It sends the entries that the group delivers to this consumer,
+// and receives the acks and nacks of the consumer. It returns when the caller
+// closes its side, when the call or the server ends, or when the group ends the
+// consumer.
 //
 // The goroutine of the handler sends. A second goroutine receives; its error
-// becomes the cause of ctx, which ends the handler's wait for the next delivery.
+// becomes the cause of ctx, which ends the handler's wait for the next
+// delivery.
 func (s *persistentService) Read(to persistent.PersistentSubscriptions_ReadServer) error {
 	if _, err := s.requireRole(to.Context(), auth.Reader); err != nil {
 		return err

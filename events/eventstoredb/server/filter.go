@@ -106,12 +106,12 @@ func (f *filter) matches(h events.Header) bool {
 	return slices.ContainsFunc(f.prefixes, func(p string) bool { return strings.HasPrefix(text, p) })
 }
 
-// pushdown returns a filter that the store applies before entries leave it, by
-// its index of streams or kinds. It matches every entry that f matches, and
-// possibly more; the caller applies f to the result. An expression without a
-// fixed beginning gives the zero filter, which excludes no entry. A filter by
-// kind is pushed down only if its literals are exact, since an events.Filter has
-// no prefixes of kinds.
+// pushdown returns a filter by which the store excludes entries with its index
+// of streams or kinds. It matches every entry that f matches, and possibly
+// more; the caller applies f to the result. A regular expression without a
+// fixed beginning gives the zero filter, which excludes no entry. A regular
+// expression for kinds is used only if it matches a fixed set of texts, since
+// an events.Filter has no prefixes of kinds.
 func (f *filter) pushdown() events.Filter {
 	if f == nil {
 		return events.Filter{}

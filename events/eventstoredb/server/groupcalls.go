@@ -107,11 +107,14 @@ func parseGroupFilter(o *persistent.CreateReq_AllOptions_FilterOptions) (*groups
 	return nil, missingField("a filter by stream or by type")
 }
 
-// start returns the cursor after which a new group begins. For the end of the
-// source it returns the current end, so that entries that are appended later
-// are delivered. For a position or a revision it returns the cursor before that
-// entry, so that the entry itself is delivered. A position after the end of the
-// log gives INVALID_ARGUMENT.
+// start returns the cursor after which a new group begins.
+//
+//   - For the end of the source, it is the current end, so that the group
+//     delivers entries that are appended later.
+//   - For a position or a revision, it is the cursor before that entry, so that
+//     the group delivers the entry itself.
+//
+// A position after the end of the log gives INVALID_ARGUMENT.
 func (s *Server) start(ctx context.Context, source events.Stream, from startPoint) (p groups.Cursor, err error) {
 	switch {
 	case from.start:
@@ -226,8 +229,9 @@ const (
 )
 
 // parseDuration returns a duration that a client sends either in ticks of 100
-// ns or in milliseconds; the other argument is 0. It returns groups.ErrBadGroup
-// for a negative number and for more than maxTicks ticks.
+// ns or in milliseconds; the argument that the client did not send is 0. It
+// returns groups.ErrBadGroup for a negative number and for more than maxTicks
+// ticks.
 func parseDuration(ticks int64, ms int32) (time.Duration, error) {
 	if ticks < 0 || ticks > maxTicks || ms < 0 {
 		return 0, fmt.Errorf("%w: a time of %d ticks and %d ms is negative or longer than %d ticks", groups.ErrBadGroup, ticks, ms, int64(maxTicks))

@@ -34,12 +34,14 @@ const (
 // revision can recognise a repeat however old it is. It is safe for concurrent
 // use. It is a cache: the first use of a stream reads the headers of all its
 // entries, and each further use reads only the headers of new entries. When the
-// index has more than capacity bytes, it evicts the least recently used streams.
+// index has more than capacity bytes, it evicts the least recently used
+// streams.
 //
-// Full blocks of blockIDs event IDs are Bloom filters of 4 bytes for each ID;
-// only the last, incomplete block holds the IDs themselves. A filter answers
-// "absent" with certainty. If it answers "possibly present", find reads the
-// headers of that block from the store, so that the result of find is exact.
+// A stream's IDs are in blocks of blockIDs IDs. A full block is a Bloom filter
+// with 4 bytes for each ID; only the last, incomplete block holds the IDs
+// themselves. If a filter reports that an ID is absent, that is certain. If it
+// reports that an ID is possibly present, find reads the headers of the block
+// from the store, so find never returns a wrong result.
 type idIndex struct {
 	seed     maphash.Seed
 	capacity int // bytes
@@ -96,13 +98,13 @@ type idBlock struct {
 
 // acquire returns the IDs of a stream and locks them until the caller calls
 // release. While another caller holds the lock, acquire waits; if ctx ends
-// first, it returns the cause.
+// first, it returns the cause of ctx.
 //
-// The lock only saves the callers from conflicts with each other. Appends are
-// correct without it, because the store rejects an append after a length that
-// another append has changed. Two callers can therefore hold different
-// streamIDs of one stream: if the index evicts the stream between their calls,
-// the second caller gets a new streamIDs.
+// The lock only prevents conflicts between the callers. Appends are correct
+// without it, because the store rejects an append after a length that another
+// append has changed. Two callers can therefore hold different streamIDs of one
+// stream: if the index evicts the stream between their calls, the second caller
+// gets a new streamIDs.
 func (x *idIndex) acquire(ctx context.Context, stream events.Stream) (*streamIDs, error) {
 	x.mu.Lock()
 	element, ok := x.mu.byStream[stream]
@@ -207,10 +209,11 @@ func (s *streamIDs) mayHave(b idBlock, id domain.EventID) bool {
 	return true
 }
 
-// find returns the headers of the records whose IDs are in the stream: the first
-// header for each ID, if the stream has several. It reads from the store the
-// blocks whose filter matches an ID, and the tail if it has one. For new IDs it
-// usually reads no block. The caller holds the lock of s and has called update.
+// find returns the headers of the stream's entries that have the IDs of the
+// records, by ID. If several entries have one ID, it returns the first. It
+// reads from the store only the blocks whose filter matches an ID, and the tail
+// if the tail has an ID. For new IDs it usually reads no block. The caller
+// holds the lock of s and has called update.
 func (s *streamIDs) find(ctx context.Context, store events.Store, records []events.Record) (map[domain.EventID]events.Header, error) {
 	wanted := make(map[domain.EventID]bool, len(records))
 	for _, r := range records {

@@ -47,8 +47,8 @@ func (s *Server) resolvedResponse(ctx context.Context, link events.Entry, ids uu
 	return m, err
 }
 
-// message returns the response for an entry. It resolves a link if the request
-// asks for it, which costs one read of the target's stream.
+// message returns the response for an entry. If the entry is a link and the
+// request asks to resolve links, message also reads the target from its stream.
 func (s *Server) message(ctx context.Context, q *readRequest, e events.Entry) (*streams.ReadResp, error) {
 	if q.links && e.Kind == linkKind {
 		return s.resolvedResponse(ctx, e, q.ids)

@@ -143,8 +143,8 @@ func (s *Server) entries(ctx context.Context, q readRequest) iter.Seq2[events.En
 // noEntries is an empty sequence of entries.
 func noEntries(func(events.Entry, error) bool) {}
 
-// at yields the entries of the log forwards from a position on, including the
-// position.
+// at yields the entries of the log forwards from the position of the request
+// on, including the entry at that position.
 func (s *Server) at(ctx context.Context, q readRequest) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		for e, err := range events.Scan(ctx, s.store, events.Query{After: justBefore(q.from.position), Filter: q.filter.pushdown()}) {
@@ -190,8 +190,8 @@ func (s *Server) streamBackward(ctx context.Context, q readRequest) iter.Seq2[ev
 	}
 }
 
-// entry returns the entry with which the stream reached the length revision, or
-// the zero Entry if the stream is shorter.
+// entry returns the entry of a stream with the given revision, or the zero
+// Entry if the stream is shorter.
 func (s *Server) entry(ctx context.Context, stream events.Stream, revision events.Revision) (events.Entry, error) {
 	for e, err := range s.store.Read(ctx, stream, revision-1) {
 		return e, err

@@ -12,15 +12,16 @@ import (
 const maxLiterals = 64
 
 // regexPrefixes returns strings such that every match of an expression begins
-// with one of them. exact reports whether each match equals one of them. It
-// returns nil if the expression is not anchored at its start, or is too complex.
+// with one of them. The result exact is true if each match equals one of the
+// strings. If the expression is not anchored at its start, or is too complex,
+// regexPrefixes returns nil.
 //
 // It analyses the syntax tree from the leaves up. Each node gives a set of
-// literals, and each match of the node begins with one of them. A concatenation
+// strings, and each match of the node begins with one of them. A concatenation
 // multiplies the sets of its parts as long as they are exact. An alternation
 // unites the sets of its parts. Every other node (repetition, case folding, any
-// character) gives the empty string, which excludes no text. The result may be
-// too wide and never too narrow.
+// character) gives the empty string, which excludes no text. The result may
+// exclude too little and never too much.
 func regexPrefixes(re *regexp.Regexp) (literals []string, exact bool) {
 	parsed, err := syntax.Parse(re.String(), syntax.Perl)
 	if err != nil {
@@ -93,8 +94,9 @@ func classLiterals(ranges []rune) literals {
 	return l
 }
 
-// alternatives returns the literals of an alternation: the values of all parts.
-// It is exact or anchored only if every part is.
+// alternatives returns the literals of an alternation, with the values of all
+// parts. exact, anchoredStart and anchoredEnd are set only if every part has
+// them set.
 func alternatives(re []*syntax.Regexp) literals {
 	l := literals{exact: true, anchoredStart: true, anchoredEnd: true}
 	for _, one := range re {

@@ -191,9 +191,9 @@ func (s *Server) requireRole(ctx context.Context, wanted auth.Role) (auth.Role, 
 	return role, nil
 }
 
-// untilShutdown returns a context that ends with ctx, and with the cause
-// ErrDrained when the server shuts down. The caller calls the returned function
-// when the call is over; it releases the context.
+// untilShutdown returns a context that ends with ctx and when the server shuts
+// down, then with the cause ErrDrained. The caller calls the returned function
+// when the call is over, which releases the context.
 func (s *Server) untilShutdown(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.draining, func() { cancel(ErrDrained) })

@@ -42,7 +42,8 @@ type subscriber struct {
 	// caughtUpSent is set when CaughtUp was sent once.
 	caughtUpSent bool
 	// storeCounts is set if the store filters the entries and reports when a
-	// checkpoint is due. Otherwise examined counts the entries for that.
+	// checkpoint is due. Otherwise the subscriber counts the entries in the
+	// field examined.
 	storeCounts bool
 	examined    uint64
 	// sendErr is the first error of a send in a callback of the store, which has
@@ -136,14 +137,14 @@ func (s *Server) startRevision(ctx context.Context, q *readRequest) (events.Revi
 	return events.Revision(q.from.revision) + 1, nil
 }
 
-// followStream yields the entries of a stream after a length, and then new
-// entries as they are appended. It reads existing entries by the index of the
-// stream, and new ones from the log. It calls caughtUp, if not nil, as Follow of
-// a store does.
+// followStream yields the entries of a stream after the length given by after,
+// and then new entries as they are appended. It reads existing entries by the
+// index of the stream, and new ones from the log. It calls caughtUp, if not
+// nil, as Follow of a store does.
 //
-// It takes the end of the log before it reads the stream, and follows the log
-// from there. An entry that was appended in between is in both reads, and
-// followStream yields it once. Every entry is in at least one of them.
+// It first takes the end of the log, then reads the stream, and then follows
+// the log from that end. An entry that was appended meanwhile is in both reads,
+// and followStream yields it once. So no entry is missing.
 func (s *Server) followStream(ctx context.Context, stream events.Stream, after events.Revision, caughtUp func(events.Position)) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		head, err := s.head(ctx)
@@ -231,8 +232,8 @@ const (
 )
 
 // caughtUpAt returns the message CaughtUp. For a stream it has the revision of
-// the last entry sent, and for $all the position; neither field, if the stream or
-// the log is empty.
+// the last entry sent, and for $all the position at. If the stream or the log
+// is empty, it has neither.
 func (u *subscriber) caughtUpAt(at events.Position) *streams.ReadResp {
 	b := u.stamp(caughtUpTime)
 	switch {

@@ -140,11 +140,11 @@ func isLedgerStream(s events.Stream) bool {
 }
 
 // rawEvent returns the event that the server sends for an entry. A foreign
-// event, which another program appended, is sent as its client appended it, if
-// that event maps back to the same record. An entry of a ledger stream is
-// always sent with its version and time in the metadata, so that a copy of the
-// event in another store maps to the same record. The error matches
-// mapping.ErrUnmappable.
+// event, which another program than the ledger appended, is sent as that
+// program appended it, if the event maps back to the same record. An entry of a
+// ledger stream is always sent with its version and time in the metadata, so
+// that a copy of the event in another store maps to the same record. The error
+// matches mapping.ErrUnmappable.
 func rawEvent(e events.Entry) (mapping.RawEvent, error) {
 	if fitsTicks(e.Time) && !isLedgerStream(e.Stream) {
 		if plain, ok := mapping.ForeignEvent(e.Record); ok {

@@ -74,10 +74,11 @@ func newPasswordChecker() *passwordChecker {
 	return c
 }
 
-// check returns nil if the hash is the password's. It returns
+// check returns nil if hash is the bcrypt hash of the password. It returns
 // ErrNotAuthenticated for another password, ErrBusy if too many checks wait,
-// and the cause of ctx if it ends first. The key is the digest of the user's
-// name and the password. A wrong password marks the connection.
+// and the cause of ctx if ctx ends first. key is the digest of the user's name
+// and the password. If the password is wrong, check calls Failed of the
+// connection.
 func (c *passwordChecker) check(ctx context.Context, from *conns.Conn, key digest, hash []byte, password string) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -96,10 +97,10 @@ func (c *passwordChecker) check(ctx context.Context, from *conns.Conn, key diges
 	return c.leave(ctx, from, k)
 }
 
-// enter returns the check that a call waits for: the check of an earlier call
-// with the same name and password, or a new one. It starts a worker if the pool
-// has room. It returns ErrNotAuthenticated for a cached wrong password, and
-// ErrBusy if too many calls wait.
+// enter returns the passwordCheck that a call waits for: the open one with the
+// same name and password, or a new one. It starts a worker if the pool has
+// room. It returns ErrNotAuthenticated for a cached wrong password, and ErrBusy
+// if too many calls wait.
 func (c *passwordChecker) enter(from *conns.Conn, key digest, hash []byte, password string) (*passwordCheck, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,8 +133,9 @@ func (c *passwordChecker) enter(from *conns.Conn, key digest, hash []byte, passw
 	return k, nil
 }
 
-// leave returns the result of a call's check, or the cause of ctx if the check
-// is not done. It removes a waiting check that no other call waits for.
+// leave returns the result of the check that a call waited for, or the cause of
+// ctx if the check is not done. If no other call waits for the check and no
+// worker has started it, leave removes it from the queue.
 func (c *passwordChecker) leave(ctx context.Context, from *conns.Conn, k *passwordCheck) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,8 +211,8 @@ func (c *passwordChecker) nextLocked() *passwordCheck {
 }
 
 // enqueueLocked adds a check to the queue of its network. If too many checks
-// wait, it first rejects one with ErrBusy: from the same queue if that is full,
-// and otherwise from the longest queue.
+// wait, it first rejects one with ErrBusy: the oldest of the same queue if that
+// queue is full, and otherwise the oldest of the longest queue.
 func (c *passwordChecker) enqueueLocked(k *passwordCheck) {
 	if q := c.mu.queues[k.origin]; q != nil && q.len() >= maxOriginChecks {
 		c.rejectOldestLocked(q)

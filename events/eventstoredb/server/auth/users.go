@@ -110,8 +110,9 @@ func newUsers() (*Users, error) {
 	return u, nil
 }
 
-// add parses one line of a users file. The first user determines the cost of
-// the decoy hash.
+// add parses one line of a users file and adds the user. The first call also
+// generates the decoy hash, the bcrypt hash that is compared for unknown user
+// names, with the cost of this user's hash.
 func (u *Users) add(line string) error {
 	fields := strings.Split(line, ":")
 	if len(fields) != 3 || fields[0] == "" {
@@ -147,8 +148,8 @@ func FormatUser(name, password string, role Role) (string, error) {
 	return formatUser(name, password, role, bcrypt.DefaultCost)
 }
 
-// formatUser is FormatUser with a bcrypt cost. Each increment of the cost
-// doubles the time of a check.
+// formatUser returns the line of FormatUser with a hash of the given bcrypt
+// cost. Each increment of the cost doubles the time of a comparison.
 func formatUser(name, password string, role Role, cost int) (string, error) {
 	if name == "" || strings.ContainsAny(name, ":#\r\n") || strings.TrimSpace(name) != name {
 		return "", fmt.Errorf("%w: invalid user name %q", ErrBadUsers, name)
@@ -164,8 +165,8 @@ func formatUser(name, password string, role Role, cost int) (string, error) {
 }
 
 // SingleUser returns Users with one user. The caller has generated the password
-// at random, so the password needs no slow hash, and its check never waits. A
-// wrong password is checked as for other Users.
+// at random, so it needs no slow hash, and the correct password never waits for
+// a worker. A wrong password is checked as in other Users.
 func SingleUser(name, password string, role Role) (*Users, error) {
 	u, err := newUsers()
 	if err != nil {
@@ -180,12 +181,13 @@ func SingleUser(name, password string, role Role) (*Users, error) {
 }
 
 // Authenticate returns the role of the user with a name and password, or
-// ErrNotAuthenticated. Hashing takes longer than most calls, so Authenticate
-// caches the digest of each user's last correct password and does not hash that
-// again. A check of another password waits for a worker; its order depends on
-// the connection in ctx (see [conns.NewContext]), and Authenticate tells that
-// connection the result. ErrBusy reports that too many checks wait. If ctx ends
-// first, Authenticate returns its cause.
+// ErrNotAuthenticated. A bcrypt comparison takes longer than most calls, so
+// Authenticate caches the digest of each user's last correct password, and
+// accepts that password without a comparison. The comparison of any other
+// password waits for a worker, in an order that depends on the connection in
+// ctx (see [conns.NewContext]). Authenticate marks the connection as
+// authenticated or failed. ErrBusy reports that too many comparisons wait. If
+// ctx ends first, Authenticate returns the cause of ctx.
 func (u *Users) Authenticate(ctx context.Context, name, password string) (Role, error) {
 	from := conns.FromContext(ctx)
 	found, exists := u.byName[name]
@@ -221,7 +223,7 @@ func (u *Users) digest(name, password string) (sum digest) {
 	return sum
 }
 
-// isVerified reports whether a digest is that of the user's last correct
+// isVerified reports whether key is the digest of the user's last correct
 // password. It compares in constant time.
 func (u *Users) isVerified(name string, key digest) bool {
 	u.mu.Lock()

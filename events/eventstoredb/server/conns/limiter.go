@@ -185,8 +185,8 @@ func (l *Limiter) displaceLocked() *Conn {
 }
 
 // removePendingLocked removes a connection from the unauthenticated ones and
-// stops its timer. It reports whether the connection was one of them; another
-// call may have removed it.
+// stops its timer. It returns false if another call has already removed the
+// connection.
 func (l *Limiter) removePendingLocked(c *Conn) bool {
 	if c.element == nil {
 		return false
@@ -315,8 +315,8 @@ func abort(c net.Conn) error {
 	return c.Close()
 }
 
-// Of returns the Conn that is c itself or that c, a TLS connection, wraps. It
-// returns nil if no Limiter counts the connection.
+// Of returns the Conn of a connection: c itself, or the Conn that c wraps if c
+// is a TLS connection. It returns nil if no Limiter counts the connection.
 func Of(c net.Conn) *Conn {
 	for {
 		switch at := c.(type) {

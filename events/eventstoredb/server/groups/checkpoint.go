@@ -57,7 +57,7 @@ func (g *Groups) loadCheckpoint(ctx context.Context, k *groupState) error {
 	return err
 }
 
-// end returns the cursor after the last entry of a source, and the zero Cursor
+// end returns the cursor after the last entry of a source, or the zero Cursor
 // for an empty source. It reads one header.
 func (g *Groups) end(ctx context.Context, source events.Stream) (Cursor, error) {
 	for h, err := range events.Headers(ctx, g.store, events.Query{Stream: source, Backward: true}) {

@@ -46,9 +46,10 @@ type Consumer struct {
 	ended error
 }
 
-// A queuedMessage is a delivery that Next has not returned yet. If the message
-// times out while it is in the queue, the delivery is stale: the message then
-// has another holder, or another number of retries than attempt.
+// A queuedMessage is a delivery that Next has not returned yet. The delivery is
+// stale if its message timed out while it was in the queue: the consumer then
+// no longer holds the message, or the number of retries of the message is no
+// longer attempt.
 type queuedMessage struct {
 	*message
 	attempt int
@@ -90,8 +91,8 @@ func (c *Consumer) ID() string { return c.id }
 // count as retries. Leave may be called again.
 func (c *Consumer) Leave() { c.leave(ErrStopped) }
 
-// leave ends the consumer with a reason, and returns its messages to the front of
-// the group's waiting messages, ordered by position.
+// leave ends the consumer for the reason why. It returns the consumer's
+// messages to the front of the group's waiting messages, ordered by position.
 func (c *Consumer) leave(why error) {
 	g := c.group
 	g.mu.Lock()
@@ -114,8 +115,8 @@ func (c *Consumer) leave(why error) {
 	g.dispatchLocked()
 }
 
-// endLocked makes Next return a reason. Only the first call has an effect. The
-// caller holds the group's mu.
+// endLocked ends the consumer, so that Next returns the reason why. Only the
+// first call has an effect. The caller holds the group's mu.
 func (c *Consumer) endLocked(why error) {
 	if c.ended == nil {
 		c.ended = why
@@ -148,9 +149,10 @@ func (c *Consumer) Next(ctx context.Context) (Delivery, error) {
 	}
 }
 
-// pop returns the first delivery in the queue that is not stale, and drops the
-// stale ones before it. It returns false if no delivery is left, and the reason
-// if the consumer has ended.
+// pop returns the first delivery in the queue that is not stale, and true. It
+// removes stale deliveries, which another consumer or a later retry has
+// replaced. If no delivery is left, it returns false, and the reason if the
+// consumer has ended.
 func (c *Consumer) pop() (Delivery, bool, error) {
 	c.group.mu.Lock()
 	defer c.group.mu.Unlock()
@@ -223,9 +225,9 @@ func (c *Consumer) takeEach(ids []domain.EventID, do func(*message)) {
 	c.group.dispatchLocked()
 }
 
-// removeLocked removes a message from the consumer's unanswered deliveries. Its
-// entry in queue becomes stale when the message gets another holder or is
-// retried.
+// removeLocked removes a message from the consumer's unanswered deliveries. If
+// the message is also in queue, Next skips it there after the message was
+// retried or another consumer holds it.
 func (c *Consumer) removeLocked(m *message) {
 	id := m.entry.ID
 	c.inFlight[id] = slices.DeleteFunc(c.inFlight[id], func(other *message) bool { return other == m })
@@ -235,9 +237,9 @@ func (c *Consumer) removeLocked(m *message) {
 	c.count--
 }
 
-// deliverLocked makes the consumer the holder of a message, queues it for Next,
-// and sets its timeout. It wakes the persister if the timeout comes before its
-// next round.
+// deliverLocked assigns a message to the consumer, queues it for Next, and sets
+// the time when the delivery times out. If the persister would wake only after
+// that time, deliverLocked wakes it now.
 func (c *Consumer) deliverLocked(m *message) {
 	m.holder = c
 	m.due = time.Time{}
@@ -256,8 +258,10 @@ func (c *Consumer) deliverLocked(m *message) {
 }
 
 // takeOverdueLocked removes and returns the messages whose delivery has timed
-// out, latest position first, so that retrying them one by one restores their
-// order. It lowers next to the time until the next timeout of the consumer.
+// out at the time now. The message with the latest position comes first, so
+// that retrying the messages one by one restores their order. If the time until
+// the consumer's next timeout is less than *next, takeOverdueLocked stores it
+// in *next.
 func (c *Consumer) takeOverdueLocked(now time.Time, next *time.Duration) (overdue []*message) {
 	for _, held := range c.inFlight {
 		for _, m := range held {
@@ -277,9 +281,9 @@ func (c *Consumer) takeOverdueLocked(now time.Time, next *time.Duration) (overdu
 	return overdue
 }
 
-// chooseLocked returns the consumer for an entry by the group's strategy, or nil
-// if no consumer for it has free capacity. It does not change the consumer, but
-// RoundRobin advances nextConsumer.
+// chooseLocked returns the consumer that the group's strategy chooses for an
+// entry, or nil if no consumer that may receive it has free capacity. It does
+// not change the consumer. The strategy RoundRobin advances nextConsumer.
 func (g *Group) chooseLocked(e events.Entry) *Consumer {
 	switch g.mu.def.Settings.Strategy {
 	case Pinned:
@@ -304,10 +308,11 @@ func (g *Group) chooseLocked(e events.Entry) *Consumer {
 	return nil
 }
 
-// pinnedLocked returns the consumer for a pinning key, or nil if it has no free
-// capacity. It uses rendezvous hashing: the consumer whose ID gives the largest
-// hash with the key. A consumer that joins takes over a share of the keys of each
-// other one; when a consumer leaves, only its own keys move.
+// pinnedLocked returns the consumer for a pinning key, the argument text, or
+// nil if that consumer has no free capacity. It uses rendezvous hashing: it
+// chooses the consumer whose ID and the key have the largest hash. A consumer
+// that joins takes over a share of the keys of each other consumer. When a
+// consumer leaves, only the keys of that consumer move.
 func (g *Group) pinnedLocked(text string) (best *Consumer) {
 	var most uint64
 	for _, c := range g.mu.consumers {

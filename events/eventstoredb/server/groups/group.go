@@ -11,14 +11,15 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A message holds an entry from the time when the group reads it until it is
-// settled: acknowledged, skipped, or recorded as parked. The group's mu guards
-// it.
+// A message holds an entry from the time when the group reads it until the
+// entry is settled: acknowledged, skipped, or recorded as parked (a dead
+// letter). The group's mu guards it.
 //
 // A message has one of four states: waiting, held by a consumer, queued for
-// parking, or settled. A message that the reader has read is also in window,
-// until it and all older ones are settled. A replayed message is never in
-// window, since its entry was settled when it was parked.
+// parking, or settled. A message that the reader has read is also in the
+// group's window, until this message and all older ones are settled. A replayed
+// message is never in the window, since its entry was settled when it was
+// parked.
 type message struct {
 	entry events.Entry
 	// cursor is the progress of the group once this entry and all before it are
@@ -147,7 +148,8 @@ func newGroup(g *Groups, k groupState) (*Group, error) {
 // Key returns the group's key.
 func (g *Group) Key() QualifiedName { return g.key }
 
-// length returns the length of the group's stream, which the next append names.
+// length returns the length of the stream that records the group. The next
+// append to this stream names that length.
 func (g *Group) length() events.Revision {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -216,13 +218,13 @@ func (g *Group) readAll(ctx context.Context, after Cursor) {
 	}
 }
 
-// take adds an entry to the window and to the waiting messages. While the
-// window is full, take waits without holding mu; if ctx ends first, it returns
-// the cause.
+// take adds an entry to the waiting messages and to the window, the messages
+// read so far from the oldest unsettled one on. While the window is full, take
+// waits without holding mu; if ctx ends first, it returns the cause of ctx.
 //
 // The group does not deliver an entry that its filter excludes, an entry of a
-// stream that records a group, or an entry that is already parked. take only
-// moves the progress of the group past such an entry.
+// stream that records a group, or an entry that is already parked. For such an
+// entry take only moves the progress of the group.
 func (g *Group) take(ctx context.Context, e events.Entry) error {
 	m := &message{entry: e, cursor: cursorAfter(g.key.Source, e.Header())}
 	wanted := e.Stream.Category() != Category && g.matches(e.Header())
@@ -286,9 +288,9 @@ func (g *Group) wakePersister() {
 	}
 }
 
-// settleLocked settles a message that a consumer acknowledged. A replayed message
-// stays recorded as parked until the persister has recorded its release. The
-// caller has removed it from the consumer.
+// settleLocked settles a message that a consumer acknowledged. The entry of a
+// replayed message stays recorded as parked until the persister has recorded an
+// EntryReleased. The caller has removed the message from its consumer.
 func (g *Group) settleLocked(m *message) {
 	m.settled, m.holder = true, nil
 	if m.replayed {
@@ -327,11 +329,11 @@ func (g *Group) parkLocked(m *message, reason string) {
 	g.wakePersister()
 }
 
-// dispatchLocked delivers waiting messages to consumers with free capacity, in
-// order, until the first message that no consumer can take. With a pinned
-// strategy it continues after that message, so that a full consumer does not
-// hold up the messages of other consumers. A pinned strategy computes one hash
-// for each pair of a waiting message and a consumer.
+// dispatchLocked delivers waiting messages, in order, to consumers with free
+// capacity. It stops at the first message that no consumer can take. With a
+// pinned strategy it continues after such a message, so that a full consumer
+// does not hold up the messages of other consumers. A pinned strategy computes
+// one hash for each pair of a waiting message and a consumer.
 func (g *Group) dispatchLocked() {
 	pinned := g.mu.def.Settings.Strategy == Pinned || g.mu.def.Settings.Strategy == PinnedByCorrelation
 	n := 0

@@ -32,9 +32,9 @@ type Config struct {
 }
 
 // Groups are the groups of a store. The zero Groups is invalid; Open returns a
-// valid one. One process at a time may open the groups of a store: two would both
-// deliver each entry, and the append of one would end the group of the other with
-// a conflict.
+// valid one. Only one process at a time may open the groups of a store. If two
+// processes did, both would deliver each entry, and an append by one process
+// would end the group in the other process with a conflict.
 type Groups struct {
 	store events.Store
 	cfg   Config
@@ -70,9 +70,9 @@ func Open(ctx context.Context, store events.Store, cfg Config) (*Groups, error) 
 	return g, nil
 }
 
-// load reads all groups from the store and replaces the ones in memory, which
-// must be closed. If it fails, the groups in memory stay as they were. The caller
-// holds changing, except in Open.
+// load reads all groups from the store and replaces the groups in memory, which
+// must be closed. If it fails, the groups in memory stay as they were. The
+// caller holds changing, except in Open.
 func (g *Groups) load(ctx context.Context) error {
 	all := map[events.Stream]*groupState{}
 	for e, err := range events.Scan(ctx, g.store, events.Query{Filter: events.Filter{Categories: []string{Category}}}) {

@@ -37,11 +37,13 @@ type recordBatch struct {
 	counted int
 }
 
-// persistLoop is the persister: until the group closes it records parked and
-// released entries, writes checkpoints, expires deliveries and feeds replays. It
-// repeats a batch whose outcome is uncertain before it starts the next, because
-// the next append needs the length after this one. When the group closes it makes
-// one last round, in which it also writes the checkpoint.
+// persistLoop is the persister. Until the group closes, it records parked
+// entries and released ones (replayed entries that were acknowledged), writes
+// checkpoints, retries deliveries that have timed out, and reads entries for
+// Replay. It repeats a batch whose outcome is uncertain before it starts the
+// next one, because the next append must name the length of the stream after
+// this batch. When the group closes, persistLoop makes one last round, which
+// also writes the checkpoint.
 func (g *Group) persistLoop() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -89,8 +91,9 @@ func (g *Group) expire() time.Duration {
 	return next
 }
 
-// nextBatch takes the messages to park and to release, and returns their records,
-// with the checkpoint if it is due or the group is closing.
+// nextBatch takes the messages whose entries are to be recorded as parked or as
+// released (replayed and acknowledged), and returns their records. The batch
+// also has the checkpoint, if one is due or the group is closing.
 func (g *Group) nextBatch(closing bool) *recordBatch {
 	g.mu.Lock()
 	defer g.mu.Unlock()

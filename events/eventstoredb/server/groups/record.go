@@ -34,8 +34,9 @@ type ParkedEntry struct {
 	Reason   string          `json:"reason,omitempty"`
 }
 
-// A groupState is the state of a group as its records give it. It is a fold of
-// the group's stream; only done is ahead of that fold, by the checkpoint.
+// A groupState is the state of a group: a fold of the records in the group's
+// stream. Only done comes from the checkpoint, which can be ahead of these
+// records.
 type groupState struct {
 	def    GroupConfig
 	exists bool
@@ -82,9 +83,9 @@ func (k *groupState) apply(e events.Entry) error {
 	return nil
 }
 
-// park adds an entry to the parked ones, or removes it if in is false. It has no
-// effect if the entry already is in that state. Removing takes time in proportion
-// to the parked entries.
+// park adds p to the parked entries if in is true, and removes it otherwise. It
+// has no effect if p was already added or removed. Removing takes time in
+// proportion to the number of parked entries.
 func (k *groupState) park(p ParkedEntry, in bool) {
 	if k.isParked(p.Stream, p.Revision) == in {
 		return

@@ -25,10 +25,10 @@ type entryKey struct {
 	revision events.Revision
 }
 
-// replayNext reads parked entries that Replay queued, as many as the buffer has
-// room for. It puts them behind earlier replayed entries, and before the
-// waiting entries that were never parked. It skips a parked entry that its
-// stream no longer has. An error of the store ends the group. Only the
+// replayNext reads the parked entries that Replay queued, as many as the buffer
+// has room for. It puts them behind the replayed entries that already wait, and
+// before the waiting entries that were never parked. It skips a parked entry
+// that its stream no longer has. An error of the store ends the group. Only the
 // persister calls replayNext, without mu.
 func (g *Group) replayNext() {
 	g.mu.Lock()
