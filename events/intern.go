@@ -7,9 +7,10 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// An internTable interns strings that repeat, such as names, and caches
-// decoded registrations that turns offer. Each hash has one slot, which holds
-// its latest entry. It belongs to one goroutine; a nil table interns nothing.
+// An internTable interns strings that repeat, such as names, and caches decoded
+// registrations that turns offer. Entries with the same hash share one slot, which holds
+// the latest of them. An internTable belongs to one goroutine; a nil table interns
+// nothing.
 type internTable struct {
 	texts   [512]string
 	offered [128]internedOffered

@@ -19,10 +19,10 @@ import (
 const maxAppend = 1 << 30
 
 // An appendRequest is an append that waits for the committer. It has one owner at a
-// time: the goroutine of Append until queue.put, then the queue, then the committer,
-// and again the goroutine of Append after it has received the result from done. The
-// committer sends exactly one result, or none if the request was withdrawn. Requests
-// are reused for later appends.
+// time: the goroutine of Append until it calls queue.put, then the queue, then the
+// committer, and again the goroutine of Append after it has received the result from
+// done. The committer sends exactly one result. It sends none if the goroutine of Append
+// has withdrawn the request. Requests are reused for later appends.
 type appendRequest struct {
 	stream  events.Stream   // of all records
 	after   events.Revision // the length that the caller saw
@@ -57,8 +57,8 @@ func (p *appendRequest) value(i int) []byte {
 // occupy memory.
 const maxSpareRequestBytes = 32 << 10
 
-// recycle keeps a request for reuse. The caller has received its result, so the
-// committer no longer refers to it.
+// recycle keeps a request for reuse. The goroutine that calls it has received the result
+// of the request, so the committer no longer refers to the request.
 func (s *Store) recycle(p *appendRequest) {
 	if cap(p.values) <= maxSpareRequestBytes {
 		p.stream, p.values, p.encoded = "", p.values[:0], p.encoded[:0]

@@ -18,7 +18,7 @@ type scanSaboteur struct {
 	split   func(ctx context.Context, q events.Query, parts int) ([]events.Query, error) // in place of Split
 }
 
-// newScanSaboteur returns a scanSaboteur over a new Slice that keeps every law. The
+// newScanSaboteur returns a scanSaboteur over a new Slice. It keeps every law until the
 // caller sets the field that breaks one.
 func newScanSaboteur() *scanSaboteur { return &scanSaboteur{saboteur: &saboteur{Slice: NewSlice()}} }
 

@@ -45,7 +45,7 @@ func (l *HealthLog) Health() Health {
 	return l.health
 }
 
-// note changes the Health with mu held.
+// note locks mu and calls do to change the Health.
 func (l *HealthLog) note(do func(*Health)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -2,10 +2,10 @@ package layout
 
 import "github.com/settlement-ledger/ledger/events"
 
-// An Interner converts the names of streams and kinds to strings. It reuses the
-// string of a name that it converted recently, so a scan allocates few strings. Each
-// hash has one slot, which holds the latest name. A nil Interner allocates each
-// string. It belongs to one goroutine.
+// An Interner converts the names of streams and kinds to strings. It reuses the string
+// of a name that it converted recently, so a scan allocates few strings. Names with the
+// same hash share one slot, which holds the latest of them. A nil Interner allocates
+// each string. An Interner belongs to one goroutine.
 type Interner struct {
 	streams [256]string
 	kinds   [64]string

@@ -20,13 +20,15 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// LastRecord is the end of a description by Describe, if the offset is in the last
-// record of a log. A power cut may tear that record, so a store cannot distinguish a
-// flipped bit in it from a power cut.
+// LastRecord ends the text of Describe if the offset is in the last record of a log. A
+// power cut may tear that record, so a store cannot distinguish a flipped bit in it from
+// a power cut.
 const LastRecord = " of the last record"
 
-// Describe returns the kind of a file. For a log or a manifest it adds the part of
-// the chunk at an offset, and for a table the part of the block.
+// Describe returns the kind of a file and the part of the file at the offset that the
+// caller passes as at. The part is a part of a chunk in a log or a manifest, and a part
+// of a block in a table. For an OPTIONS file, a marker or any other file, Describe
+// returns a text without a part: OPTIONS, marker or the name of the file.
 func Describe(name string, content []byte, at int) string {
 	base := path.Base(name)
 	switch kind := pebblefiles.KindOf(base); kind {

@@ -20,8 +20,9 @@ type LyingSyncFS struct {
 	}
 }
 
-// NewLyingSyncFS returns a file system over fs that ignores one in oneIn syncs of
-// logs, at random. If oneIn is 1, it ignores every sync, and rng may be nil.
+// NewLyingSyncFS returns a file system over fs that ignores syncs of logs at random. The
+// argument oneIn is the average number of syncs for each ignored one. If oneIn is 1, the
+// file system ignores every sync, and rng may be nil.
 func NewLyingSyncFS(fs vfs.FS, rng *rand.Rand, oneIn int) *LyingSyncFS {
 	s := &LyingSyncFS{FS: fs, oneIn: oneIn}
 	s.mu.rng = rng
