@@ -16,11 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Handle is an open path. It was opened without following a symbolic link in the
-// canonical path. A permission that is given while the Handle is open is given for the
-// opened files: if a link, file or directory takes their place later, the methods return
-// ErrChanged. [ResolvedPath.Acquire] makes it. It belongs to one goroutine at a time,
-// and the caller closes it.
+// A Handle is an open path. [ResolvedPath.Acquire] makes it, without following a
+// symbolic link in the canonical path. A permission that is given while the Handle is
+// open applies to the opened file: if a link, another directory or another file is at
+// the path later, the methods return ErrChanged. A Handle belongs to one goroutine at a
+// time. The caller closes it.
 type Handle struct {
 	resolved ResolvedPath
 	dirInfos []fs.FileInfo // of each existing directory from the base down to dir
@@ -49,9 +49,9 @@ func (t ResolvedPath) Acquire() (*Handle, error) {
 	return h, nil
 }
 
-// openBase returns a new descriptor of the directory from which a path is opened: that
-// of the Root, or "/" for an external path. It returns ErrChanged if the directory of
-// the Root was moved or replaced.
+// openBase returns a new descriptor of the directory from which a path is opened: the
+// directory of the Root or, for an external path, "/". It returns ErrChanged if the
+// directory of the Root was moved or replaced.
 func (r *Root) openBase(t ResolvedPath) (*os.File, error) {
 	if t.External != "" {
 		return openAt(nil, "/", pathFlags|unix.O_DIRECTORY)
@@ -106,7 +106,8 @@ func (h *Handle) recordDir() error {
 	return err
 }
 
-// openLast opens the last name of the path in h.dir, if it exists.
+// openLast opens name, the last name of the path, in h.dir. It returns nil if no such
+// file exists.
 func (h *Handle) openLast(name string) (err error) {
 	if h.node, err = openAt(h.dir, name, pathFlags); errors.Is(err, fs.ErrNotExist) {
 		h.node = nil
@@ -128,7 +129,7 @@ func (h *Handle) openLast(name string) (err error) {
 }
 
 // reopen opens the file again with other flags. It returns ErrChanged if another file
-// has its name now.
+// now has its name.
 func (h *Handle) reopen(flags int) (*os.File, error) {
 	f, err := openAt(h.dir, path.Base(h.resolved.Path), flags|unix.O_NONBLOCK)
 	if err != nil {
@@ -263,8 +264,8 @@ func (h *Handle) reacquire() (*Handle, error) {
 	return now, nil
 }
 
-// differenceFrom returns a text that states how h differs from an earlier Handle of the
-// same path, or an empty text if it does not.
+// differenceFrom returns a text that states how h differs from was, an earlier Handle
+// of the same path. The text is empty if the two do not differ.
 func (h *Handle) differenceFrom(was *Handle) string {
 	switch {
 	case len(h.dirInfos) < len(was.dirInfos):
@@ -323,9 +324,11 @@ func retryInterrupted(f func() error) (err error) {
 	return err
 }
 
-// ReadDir returns the entries of a directory, sorted by name. A symbolic link is
-// returned as the file that it leads to; a link out of the workspace or to a missing
-// file is omitted. It returns ErrTooLarge if there are more than limit entries.
+// ReadDir returns the entries of a directory, sorted by name. For a symbolic link it
+// returns the information of the target under the name of the link. It omits a link to
+// a missing file, and a link to a target outside the workspace or, for an external
+// directory, outside that directory. It returns ErrTooLarge if there are more than
+// limit entries.
 func (h *Handle) ReadDir(limit int) ([]fs.FileInfo, error) {
 	tree, err := h.Tree()
 	if err != nil {
@@ -352,8 +355,8 @@ func (h *Handle) ReadDir(limit int) ([]fs.FileInfo, error) {
 	return infos, nil
 }
 
-// entry returns the information of an entry, or of the file that it links to, under the
-// name of the entry.
+// entry returns the information of a directory entry. For a symbolic link this is the
+// information of the target, under the name of the link.
 func (h *Handle) entry(tree *Tree, entry fs.DirEntry) (fs.FileInfo, error) {
 	if entry.Type()&fs.ModeSymlink == 0 {
 		return tree.Lstat(entry.Name())

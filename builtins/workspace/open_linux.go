@@ -13,10 +13,10 @@ import (
 // on the file itself, and the descriptor cannot be read.
 const pathFlags = unix.O_PATH
 
-// copyAttributes copies the extended attributes, access control lists among them.
-// Attributes of the security and trusted classes are copied if the process has the
-// privilege. It removes an access control list that the new file inherited and the old
-// file lacks.
+// copyAttributes copies the extended attributes of from, which include its access
+// control lists, to the new file to. It copies attributes of the security and trusted
+// classes if the process has the privilege. It removes from the new file an inherited
+// access control list that from does not have.
 func copyAttributes(to, from *os.File) error {
 	names, err := attributes(from)
 	if err != nil {

@@ -151,9 +151,9 @@ func (t *Tree) Entries(name string) iter.Seq2[fs.DirEntry, error] {
 	}
 }
 
-// openDir opens a directory for reading its entries. Its name is a path under /dev/fd,
-// because package os calls lstat below that name for entries whose type the file system
-// does not report.
+// openDir opens a directory for reading its entries. The name of the returned file is a
+// path under /dev/fd. For an entry whose type the file system does not report, package
+// os calls lstat on a path below that name.
 func (t *Tree) openDir(name string) (*os.File, error) {
 	dir, err := t.open(name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {

@@ -69,10 +69,10 @@ type ResolvedPath struct {
 }
 
 // Resolve returns the canonical path for a path that a model wrote. A relative path
-// starts at the root. Symbolic links are followed, and the file need not exist. It
-// returns ErrBadPath for an empty path or one with a NUL, ErrRelativeEscape if .. leads
-// out of the root, ErrLocationEscape if a symbolic link under the root leads out of it,
-// and ErrNotDirectory if a file is used as a directory.
+// starts at the root. Symbolic links are followed, and the file need not exist. Resolve
+// returns ErrBadPath for an empty path or a path with a NUL, ErrRelativeEscape if ..
+// leads out of the root, ErrLocationEscape if a symbolic link under the root leads out
+// of the root, and ErrNotDirectory if the path uses a file as a directory.
 func (r *Root) Resolve(path string) (ResolvedPath, error) {
 	if path == "" || strings.ContainsRune(path, 0) {
 		return ResolvedPath{}, fmt.Errorf("resolve %q: %w: give a path in the workspace or an absolute one", path, ErrBadPath)
@@ -97,13 +97,13 @@ func (r *Root) Resolve(path string) (ResolvedPath, error) {
 	return ResolvedPath{root: r, Path: at.path, Resource: at.path, External: filepath.Join(at.directory, "*")}, nil
 }
 
-// within reports whether a clean absolute path is a directory or below it.
+// within reports whether path is dir or below dir. Both are clean absolute paths.
 func within(dir, path string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// relativeTo returns a path within dir relative to dir, with slashes, or "." for dir
-// itself.
+// relativeTo returns path, which lies within dir, relative to dir and with slashes. It
+// returns "." for dir itself.
 func relativeTo(dir, path string) string {
 	rest := strings.TrimPrefix(strings.TrimPrefix(path, strings.TrimSuffix(dir, "/")), "/")
 	if rest == "" {
@@ -123,7 +123,7 @@ const maxLinks = 255
 
 // followLinks follows every symbolic link of a clean absolute path. It also follows a
 // link to a missing file, because a file that is created through the link is created at
-// its end.
+// the target of the link.
 func followLinks(path string) (realPath, error) {
 	at := realPath{path: "/", directory: "/"}
 	parts, links := splitPath(path), 0

@@ -13,11 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Write replaces the content of the file by the result of make, or creates the file
-// and its missing directories. It calls make once with at most the first peek bytes of
-// the file, or with nil for a new file. It reports whether the file existed. It returns
-// ErrChanged and writes nothing if the path leads to another file than at Acquire, or if
-// the size or the modification time changed since.
+// Write replaces the content of the file with the result of make. If the file does not
+// exist, it creates the file and its missing directories. It calls make once with at
+// most the first peek bytes of the file, or with nil for a new file. existed reports
+// whether the file existed. Write returns ErrChanged and writes nothing if the path
+// leads to another file than at Acquire, or if the size or the modification time of the
+// file changed since then.
 func (h *Handle) Write(peek int, make func(before []byte) []byte) (existed bool, err error) {
 	defer h.resolved.root.locks.acquire(h.resolved.Path)()
 	now, err := h.reacquire()
@@ -31,9 +32,9 @@ func (h *Handle) Write(peek int, make func(before []byte) []byte) (existed bool,
 	return now.write(peek, make)
 }
 
-// Replace writes after if the content of the file is exactly before. Otherwise it
-// returns ErrChanged and writes nothing, also if the path leads to another file than at
-// Acquire.
+// Replace writes the content after if the content of the file is exactly before.
+// Otherwise, or if the path leads to another file than at Acquire, it writes nothing
+// and returns ErrChanged.
 func (h *Handle) Replace(before, after []byte) error {
 	defer h.resolved.root.locks.acquire(h.resolved.Path)()
 	now, err := h.reacquire()
@@ -44,7 +45,8 @@ func (h *Handle) Replace(before, after []byte) error {
 	return now.replace(before, after)
 }
 
-// write is Write after the checks. The caller holds the lock of the path.
+// write performs Write on a Handle that was reacquired. The caller holds the lock of
+// the path.
 func (h *Handle) write(peek int, make func(before []byte) []byte) (existed bool, err error) {
 	if h.info == nil {
 		if err := h.mkdirs(); err != nil {
@@ -60,7 +62,8 @@ func (h *Handle) write(peek int, make func(before []byte) []byte) (existed bool,
 	return true, h.writeContent(f, make(before))
 }
 
-// replace is Replace after the checks. The caller holds the lock of the path.
+// replace performs Replace on a Handle that was reacquired. The caller holds the lock
+// of the path.
 func (h *Handle) replace(before, after []byte) error {
 	if h.info == nil {
 		return fmt.Errorf("replace %s: %w: it does not exist", h.resolved.Resource, ErrChanged)
@@ -138,9 +141,10 @@ func (h *Handle) mkdirs() error {
 // its owner, mode and attributes, so the old file must be overwritten.
 var errCannotReplace = errors.New("a new file cannot take the place of this one")
 
-// writeContent writes the content of the file; old is nil for a new file. It replaces
-// the file atomically by a new one with the same owner, mode and attributes. If that is
-// impossible, or the file has several hard links, it overwrites the file in place.
+// writeContent writes the content of the file. old is the existing file, or nil.
+// writeContent replaces old atomically with a new file of the same owner, mode and
+// attributes. If that is impossible, or old has several hard links, it overwrites old
+// in place.
 func (h *Handle) writeContent(old *os.File, content []byte) error {
 	if old == nil {
 		return h.writeAndRename(nil, content)
@@ -176,9 +180,10 @@ func (h *Handle) writeAndRename(old *os.File, content []byte) error {
 	return syncDir(h.dir)
 }
 
-// installTemp renames the temporary file to the path. Without replace the path must
-// still be missing: it uses a hard link, which fails with ErrChanged if the path exists,
-// and falls back to a rename on file systems without hard links.
+// installTemp moves the temporary file temp to the path. If replace is true, it renames
+// the file. Otherwise no file may exist at the path: installTemp creates a hard link,
+// which fails with ErrChanged if the path exists, and removes temp. On a file system
+// without hard links it renames the file.
 func (h *Handle) installTemp(dir int, temp string, replace bool) error {
 	if !replace {
 		err := retryInterrupted(func() error { return unix.Linkat(dir, temp, dir, h.name(), 0) })
@@ -198,8 +203,8 @@ func (h *Handle) installTemp(dir int, temp string, replace bool) error {
 	return nil
 }
 
-// asCannotReplace wraps err in errCannotReplace if exists is true and overwriting the
-// file in place can still succeed.
+// asCannotReplace wraps err in errCannotReplace if exists is true, which means that the
+// file exists, and overwriting it in place can still succeed. Otherwise it returns err.
 func asCannotReplace(exists bool, err error) error {
 	for _, cause := range []error{unix.EPERM, unix.EACCES, unix.EBUSY, unix.ENOTSUP, unix.EINVAL} {
 		if exists && errors.Is(err, cause) {
@@ -209,8 +214,8 @@ func asCannotReplace(exists bool, err error) error {
 	return err
 }
 
-// fillTemp writes content to f, copies the owner, mode and attributes of old if that is
-// not nil, makes f durable and closes it.
+// fillTemp writes content to f, makes f durable and closes it. If old is not nil, it
+// copies the owner, the mode and the attributes of old to f.
 func fillTemp(f, old *os.File, content []byte) error {
 	_, err := f.Write(content)
 	if err == nil && old != nil {
@@ -222,9 +227,8 @@ func fillTemp(f, old *os.File, content []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// copyOwnerAndMode gives a file the owner, the extended attributes and the mode of
-// another one. The mode comes last, because a change of the owner clears setuid and
-// setgid.
+// copyOwnerAndMode copies the owner, the extended attributes and the mode of old to f.
+// The mode comes last, because a change of the owner clears setuid and setgid.
 func copyOwnerAndMode(f, old *os.File) error {
 	var was, is unix.Stat_t
 	err := errors.Join(unix.Fstat(int(old.Fd()), &was), unix.Fstat(int(f.Fd()), &is))
@@ -243,9 +247,9 @@ func copyOwnerAndMode(f, old *os.File) error {
 // modeBits are the permission bits with setuid, setgid and sticky.
 const modeBits = 0o7777
 
-// overwrite writes content over a file in place. It writes the part behind the old end
-// first, so that a full disk leaves the old content. The kernel clears setuid and setgid
-// on a write; overwrite restores them.
+// overwrite writes content over a file in place. It first writes the part of content
+// beyond the present size of the file, so that a full disk leaves the old content. The
+// kernel clears setuid and setgid on a write; overwrite restores them.
 func overwrite(f *os.File, was unix.Stat_t, content []byte) error {
 	size := min(was.Size, int64(len(content)))
 	if _, err := f.WriteAt(content[size:], size); err != nil {
@@ -268,12 +272,13 @@ func overwrite(f *os.File, was unix.Stat_t, content []byte) error {
 	return f.Sync()
 }
 
-// maxTempFiles is the number of temporary file names that are tried. Crashes leave such
-// files behind.
+// maxTempFiles is the number of names that createTemp tries. A crash can leave a
+// temporary file behind, whose name is then taken.
 const maxTempFiles = 10_000
 
-// createTemp creates a temporary file in the directory and returns its name. A file that
-// replaces another one is readable by its owner only until it has the mode of that file.
+// createTemp creates a temporary file in the directory and returns its name and the
+// open file. If it will replace old, only its owner can read it until it has the mode
+// of old.
 func (h *Handle) createTemp(old *os.File) (string, *os.File, error) {
 	mode := uint32(0o666)
 	if old != nil {
