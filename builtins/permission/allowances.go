@@ -17,8 +17,8 @@ type Allowances struct {
 	}
 }
 
-// Of returns the rules that allowed the requests of a call, each once, in the order in which
-// they first allowed one.
+// Of returns the rules that allowed the requests of a call, each once, ordered by the
+// first request that each rule allowed.
 func (as *Allowances) Of(inv domain.Invocation) []domain.Rule {
 	as.mu.Lock()
 	defer as.mu.Unlock()

@@ -8,13 +8,13 @@ import (
 
 // An Evaluation is the result of rules and approvals for a request, before a person decides.
 type Evaluation struct {
-	// Effect is Allow, Deny, or Ask: the outcome before an Approver decides.
+	// Effect is Allow, Deny or Ask. Ask means that an Approver must decide.
 	Effect domain.Effect
-	// Rule is the rule that denies, with Deny. Else it is zero.
+	// Rule is the rule that denies if Effect is Deny, and otherwise zero.
 	Rule domain.Rule
-	// Specific reports, with Ask, that the rules name the action or these resources in
-	// particular. That is so if an ask rule other than "ask * *" matches a resource, or
-	// if some allow rule matches the action. Specific is false with any other Effect.
+	// Specific is set only if Effect is Ask. It reports that the rules name the action
+	// or the resources in particular: an ask rule other than "ask * *" matches a
+	// resource, or some allow rule matches the action.
 	Specific bool
 }
 
@@ -35,9 +35,9 @@ func EvaluateRules(rules domain.Rules, ask Ask) Evaluation {
 }
 
 // specific reports whether the rules ask about a request on purpose and not by default.
-// That is so if rule, the ask rule that matched, is narrower than "ask * *", or if
-// another rule allows the action on some resources. rule is the zero Rule if no rule
-// matched.
+// rule is the ask rule that matched, or the zero Rule if no rule matched. specific
+// returns true if rule is narrower than "ask * *", or if another rule allows the action
+// on some resources.
 func specific(rules domain.Rules, rule domain.Rule, action string) bool {
 	if rule.Action != "" && (rule.Action != "*" || rule.Resource != "*") {
 		return true

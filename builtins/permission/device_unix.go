@@ -29,14 +29,15 @@ func deviceOf(in io.Reader) *device {
 	return &device{fd}
 }
 
-// readable reports whether a read returns at once.
+// readable reports whether a read would return without blocking.
 func (d *device) readable() bool {
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(d.fd), Events: unix.POLLIN}}, 0)
 	return n > 0 && err == nil
 }
 
-// hungUp reports whether the terminal was closed at its other end. If it was not, an end
-// of file was typed, and the terminal can be read again.
+// hungUp reports whether the terminal was closed at its other end. If hungUp returns
+// false at an end of file, a person typed that end of file, and the terminal can be
+// read again.
 func (d *device) hungUp() bool {
 	ready := []unix.PollFd{{Fd: int32(d.fd)}}
 	_, err := unix.Poll(ready, 0)

@@ -54,8 +54,8 @@ type Gate struct {
 	}
 }
 
-// A pendingRequest is a request that the Approver is deciding. Cancelling its context ends it
-// with another decision.
+// A pendingRequest is a request that the Approver is deciding. If another decision
+// applies to it, its context is cancelled with that decision as the cause.
 type pendingRequest struct {
 	request Request
 	cancel  context.CancelCauseFunc
@@ -65,8 +65,8 @@ type pendingRequest struct {
 var errApprovedElsewhere = errors.New("approved by the answer to another request")
 
 // A rejectionError is the cause that ends a pending request because a person rejected
-// another request of its session. It carries the person's feedback: a run continues after
-// a rejection with feedback, and would stop at a request that is rejected without.
+// another request of the same session. It carries the person's feedback, because a run
+// continues after a rejection with feedback and stops after one without.
 type rejectionError struct{ feedback string }
 
 func (*rejectionError) Error() string { return "rejected with another request of the session" }
@@ -87,10 +87,10 @@ func NewGate(c Config) (*Gate, error) {
 	return &Gate{config: c}, nil
 }
 
-// Assert returns nil if a call may act. The caller must not act after any error. It returns a
-// *domain.Denied or a *domain.Declined, which the tool returns unchanged; ErrNoResource; the
-// error of ask.Preview; the cause of ctx if it ends while a person decides; or an error of the
-// Approver or the Recorder.
+// Assert returns nil if a call may act. After any error the caller must not act. Assert
+// returns a *domain.Denied or a *domain.Declined, which the tool returns unchanged;
+// ErrNoResource; the error of ask.Preview; the cause of ctx if ctx ends while a person
+// decides; or an error of the Approver or the Recorder.
 func (g *Gate) Assert(ctx context.Context, inv domain.Invocation, ask Ask) error {
 	if ask.Action == "" || len(ask.Resources) == 0 {
 		return fmt.Errorf("ask for permission: %w: action %q, %d resources", ErrNoResource, ask.Action, len(ask.Resources))
@@ -133,8 +133,9 @@ type ruling struct {
 	allowed  []domain.Rule // the rules that allow, one for each resource allowed by rule
 }
 
-// evaluate returns the strictest effect over all resources: deny beats ask, and ask beats
-// allow. An approval turns an ask into an allow and never overrides a deny.
+// evaluate evaluates rules and approvals for each resource, and returns the strictest
+// result: deny beats ask, and ask beats allow. An approval turns an ask into an allow
+// and never overrides a deny.
 func (g *Gate) evaluate(inv domain.Invocation, ask Ask) ruling {
 	rules, now := g.config.Rules(inv.Agent), g.config.Now()
 	v := ruling{effect: domain.Allow, by: ByRule}
@@ -154,8 +155,9 @@ func (g *Gate) evaluate(inv domain.Invocation, ask Ask) ruling {
 	return v
 }
 
-// waitForAnswer asks the Approver for a decision and records it. If the answer to another
-// request also decides this one, waitForAnswer records that decision instead.
+// waitForAnswer asks the Approver for a decision on r and records this decision. If the
+// answer to another request also decides r, waitForAnswer records the decision of that
+// answer.
 func (g *Gate) waitForAnswer(ctx context.Context, r Request) error {
 	asked := g.config.Now()
 	waiting, end := context.WithCancelCause(ctx)
@@ -177,8 +179,8 @@ func (g *Gate) waitForAnswer(ctx context.Context, r Request) error {
 	return g.recordDecision(recording, r, d)
 }
 
-// recordGrace is the time limit for recording an answer after the call was interrupted. The
-// answer counts once the person has given it, so an interruption must not lose it.
+// recordGrace is the time limit for recording an answer after the call was interrupted.
+// An answer counts once a person has given it, so an interruption must not lose it.
 const recordGrace = 5 * time.Second
 
 // withGracePeriod returns a context that ends a grace period after ctx.
@@ -194,8 +196,9 @@ func withGracePeriod(ctx context.Context, grace time.Duration) (context.Context,
 	}
 }
 
-// resolveAnswer returns the decision of an Approver, or the decision in the cause that ended its
-// context.
+// resolveAnswer returns the decision in answer if err is nil. Otherwise cause is the
+// cause that ended the context of the Approver: resolveAnswer returns the decision that
+// cause stands for or, if there is none, cause or err as an error.
 func resolveAnswer(answer Answer, err, cause error) (Decision, error) {
 	other, rejected := cause.(*rejectionError)
 	switch {
@@ -227,7 +230,9 @@ func (a Answer) decision() (Decision, error) {
 	return Decision{}, fmt.Errorf("%w: scope %s", ErrInvalidValue, a.Choice)
 }
 
-// recordDecision records a decision and then applies it.
+// recordDecision records a decision and then applies it: it saves approvals, or rejects
+// the other requests of the session. It returns the error for the tool, or nil for an
+// allow.
 func (g *Gate) recordDecision(ctx context.Context, r Request, d Decision) error {
 	d.Permission, d.Invocation = r.ID, r.Invocation
 	if d.By == ByUser {

@@ -15,8 +15,8 @@ const (
 	maxLines = 100      // finished lines; further ones are dropped
 )
 
-// An input reads lines. It keeps the lines that are typed while it accepts input, and
-// drops all others. It drops a line as a whole if it dropped the beginning of the line.
+// An input reads lines. It keeps lines that are typed while it accepts input, and drops
+// all others. If it dropped the beginning of a line, it drops the whole line.
 type input struct {
 	in     io.Reader
 	device *device       // nil: in is not a terminal
@@ -97,8 +97,8 @@ func (i *input) readDevice(ready func() error, b []byte) error {
 // endOfFile is the line that represents an end of file typed at a terminal (Ctrl-D).
 const endOfFile = "\x04"
 
-// endOfFileLocked replaces the unfinished line by endOfFile and ends it. While input is not
-// accepted it drops the end of file. The caller holds mu.
+// endOfFileLocked adds endOfFile as a line, in place of the unfinished line. While
+// input is not accepted it drops the end of file. The caller holds mu.
 func (i *input) endOfFileLocked() {
 	defer i.wake()
 	if !i.mu.accepting {
@@ -109,8 +109,9 @@ func (i *input) endOfFileLocked() {
 	i.endLineLocked()
 }
 
-// consumeLocked keeps or drops bytes that were read. last is true at the end of the input
-// and after a read error; the unfinished line then ends. The caller holds mu.
+// consumeLocked keeps or drops b, the bytes of one read. last is true at the end of the
+// input and after a read error; consumeLocked then ends the unfinished line. The caller
+// holds mu.
 func (i *input) consumeLocked(b []byte, last bool) {
 	defer i.wake()
 	if !i.mu.accepting {
@@ -154,14 +155,15 @@ func (i *input) wake() {
 	}
 }
 
-// startAccepting keeps lines that begin from now on.
+// startAccepting makes the input keep lines that begin from now on.
 func (i *input) startAccepting() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.mu.accepting = true
 }
 
-// stopAccepting drops all kept input and stops accepting more.
+// stopAccepting drops all kept lines and the unfinished line. Input is then dropped
+// until startAccepting.
 func (i *input) stopAccepting() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -170,8 +172,8 @@ func (i *input) stopAccepting() {
 	i.mu.accepting, i.mu.line, i.mu.lines = false, nil, nil
 }
 
-// discard drops the input in the buffer of the device. It reports whether the device had
-// any input, or whether i has dropped input since the last discard.
+// discard drops the input in the buffer of the device. It returns true if the buffer
+// had any input, or if i has dropped input since the last discard.
 func (i *input) discard() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -27,8 +27,8 @@ type queuedRequest struct {
 	answer  chan Answer // capacity 1, so that Reply never blocks
 }
 
-// Decide waits for the reply to r. It returns the cause of ctx if ctx ends first and removes
-// the request.
+// Decide waits for the reply to r. If ctx ends first, it removes the request and
+// returns the cause of ctx.
 func (q *Queue) Decide(ctx context.Context, r Request) (Answer, error) {
 	e := &queuedRequest{r, make(chan Answer, 1)}
 	q.mu.Lock()
@@ -56,9 +56,9 @@ func (q *Queue) Pending() []Request {
 	return requests
 }
 
-// Reply answers a request on behalf of a person. Feedback is used with Reject only. It
-// returns ErrNotPending if the request is not pending, and ErrInvalidValue for an invalid
-// Choice.
+// Reply answers a request on behalf of a person. It uses feedback only if the Choice is
+// Reject. It returns ErrNotPending if the request is not pending, and ErrInvalidValue
+// for an invalid Choice.
 func (q *Queue) Reply(id domain.PermissionID, scope Choice, feedback string) error {
 	if scope < Once || scope > Reject {
 		return fmt.Errorf("reply to %s: %w: scope %s", id, ErrInvalidValue, scope)
@@ -71,7 +71,8 @@ func (q *Queue) Reply(id domain.PermissionID, scope Choice, feedback string) err
 	return nil
 }
 
-// take removes the entry of a request and returns it, or nil.
+// take removes the entry of a request and returns it, or nil if the queue has no such
+// entry.
 func (q *Queue) take(id domain.PermissionID) *queuedRequest {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -18,19 +18,20 @@ var ErrInvalidValue = errors.New("invalid permission value")
 type Ask struct {
 	Action    string   // such as edit; required
 	Resources []string // at least one
-	// Spellings are other texts for the same resource. Rules that ask or deny
-	// match them too; rules that allow and approvals do not. It may be nil.
+	// Spellings are other texts for the same resource. Rules that ask or deny also
+	// match the spellings; rules that allow and approvals match the resource only. It
+	// may be nil.
 	Spellings map[string][]string
 	// Save are the patterns of the resources that the answer "always" allows from then
 	// on. Empty: that answer allows this request only.
 	Save []string
 	// Metadata goes into the record of the request. It may be nil.
 	Metadata json.RawMessage
-	// Preview returns the text that the question shows, made by [domain.NewPreview]: the
-	// whole command, the diff of an edit, the content of a new file. The Gate
-	// calls it only if neither a rule nor an approval decides, so a call that
-	// a rule denies reads nothing. Its error ends the ask as it is. Nil: the
-	// question shows the resources only.
+	// Preview returns the text that the question shows, made by [domain.NewPreview]:
+	// the whole command, the diff of an edit, the content of a new file. The Gate calls
+	// Preview only if neither a rule nor an approval decides, so a call that a rule
+	// denies reads nothing. An error of Preview ends the request and is returned
+	// unchanged. Nil: the question shows the resources only.
 	Preview func(context.Context) (domain.Preview, error)
 }
 
@@ -117,9 +118,9 @@ type Answer struct {
 	By       Authority // ByUser or ByHeadless
 }
 
-// An Approver decides requests. Decide blocks until the decision is taken and returns the
-// cause of its context if that ends first. It is safe for concurrent use and does not retain a
-// request after it returned.
+// An Approver decides requests. Decide blocks until a decision is made. If its context
+// ends first, Decide returns the cause. An Approver is safe for concurrent use and does
+// not retain a request after Decide returned.
 type Approver interface {
 	Decide(context.Context, Request) (Answer, error)
 }

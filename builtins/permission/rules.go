@@ -72,8 +72,8 @@ func (p parser) parse(r io.Reader) (domain.Rules, error) {
 // ruleSyntax ends the error text of an invalid rule.
 const ruleSyntax = "write EFFECT ACTION RESOURCE, as in: deny bash rm *"
 
-// line parses one line. It returns false for a blank line, a comment and an invalid rule; only
-// the last has an error.
+// line parses one line. It returns true and the rule for a valid rule, false and an
+// error for an invalid rule, and false without an error for a blank line or a comment.
 func (p parser) line(line string) (domain.Rule, bool, error) {
 	line = strings.TrimSpace(line)
 	if line == "" || line[0] == '#' {
@@ -107,7 +107,8 @@ func cutWord(text string) (word, rest string) {
 	return text[:at], strings.TrimLeft(text[at:], " \t")
 }
 
-// expand puts the home directory in place of ~ or $HOME at the start.
+// expand returns resource with the home directory in place of ~ or $HOME at its
+// beginning.
 func (p parser) expand(resource string) (string, error) {
 	for _, mark := range []string{"~", "$HOME"} {
 		rest, ok := strings.CutPrefix(resource, mark)

@@ -122,8 +122,8 @@ func (t *Terminal) ask(ctx context.Context, r Request) (Answer, error) {
 const promptText = "[o]nce, [a]lways, [r]eject, r and why: "
 
 // prompt discards input until no input has arrived for the quiet time. It then accepts
-// input and writes the prompt. If the write blocked, prompt starts again: a stopped
-// screen does not show the question, so input during the write is no answer to it.
+// input and writes the prompt. If the write blocked, the screen was stopped and did not
+// show the question, so input during the write is no answer. prompt then starts again.
 func (t *Terminal) prompt(ctx context.Context) error {
 	t.input.discard()
 	timer := time.NewTimer(t.quietPeriod)
