@@ -130,7 +130,8 @@ type interruptedScript struct {
 	during func(context.Context) error // an error ends the reply
 }
 
-// Reply yields the next reply of the trajectory, and calls during after the chosen one.
+// Reply yields the next reply of the trajectory. After the chosen reply it calls the
+// function in the field during.
 func (m interruptedScript) Reply(ctx context.Context, turn runner.Turn) iter.Seq2[runner.Part, error] {
 	return func(yield func(runner.Part, error) bool) {
 		for part, err := range m.Script.Reply(ctx, turn) {
@@ -161,8 +162,8 @@ func (d *demonstration) fixTest(ctx context.Context) error {
 	})
 }
 
-// runAgent runs the trajectory in a new session and returns its ID. The plugin reloads
-// its tool during reply 3, which makes a call stale.
+// runAgent runs the trajectory in a new session and returns the ID of the session. The
+// plugin reloads its tool during reply 3, which makes a call stale.
 func (d *demonstration) runAgent(ctx context.Context, p *sessions.ActiveProcess) (domain.SessionID, error) {
 	replies, err := d.trajectory("trajectory.json")
 	if err != nil {
@@ -264,8 +265,9 @@ func (d *demonstration) audit(ctx context.Context, p *sessions.ActiveProcess, se
 	return d.offered(ctx, p, session)
 }
 
-// notes explains a denied or stale call, or one with a stored output. n is the number of
-// the call in the table.
+// notes returns an explanation of a call that was denied by a rule, was stale or has a
+// stored text. For any other call it returns nil. n is the number of the call in the
+// table.
 func (d *demonstration) notes(n int, c calls.Call) []string {
 	e := c.Settlement
 	switch {
@@ -306,8 +308,8 @@ func (d *demonstration) offered(ctx context.Context, p *sessions.ActiveProcess, 
 // killed.json writes when it begins.
 const startedPipe = "begun"
 
-// kill starts this program as a child process, waits until its call has begun, and
-// sends it SIGKILL.
+// kill starts this program as a child process, waits until the child's call has begun,
+// and sends SIGKILL to the child.
 func (d *demonstration) kill(ctx context.Context) error {
 	d.Line("\n%s", d.Styled(render.Bold, "A process is killed in the middle of a call"))
 	d.Line("Elsewhere that call would show as running for ever, or be run again.")
@@ -346,8 +348,9 @@ func (d *demonstration) kill(ctx context.Context) error {
 }
 
 // awaitLeaseEnd waits until the lease of a dead process of this machine has expired, so
-// that recovery takes it for dead. In a store that is not shared it returns at once:
-// recovery needs no lease there, since the lock of the folder is free.
+// that recovery treats the process as dead. In a store that is not shared it returns at
+// once: the lock of the folder is free, so recovery needs no lease to know that the
+// process is dead.
 func (d *demonstration) awaitLeaseEnd(ctx context.Context, pid int) error {
 	var until time.Time
 	err := d.Read(ctx, func(s *stores.Store) error {
@@ -377,9 +380,9 @@ func (d *demonstration) awaitLeaseEnd(ctx context.Context, pid int) error {
 	return err
 }
 
-// awaitStarted waits, for at most a minute, until the call has written into the pipe.
-// It opens the pipe for writing too: opening it only for reading blocks until a writer
-// opens it, and the child may have died before.
+// awaitStarted waits, for at most a minute, until the call of the child process has
+// written into the pipe. It opens the pipe for reading and writing: opening it only for
+// reading would block until a writer opens it, and the child may have died before that.
 func awaitStarted(pipe string) error {
 	f, err := os.OpenFile(pipe, os.O_RDWR, 0)
 	if err != nil {

@@ -112,8 +112,8 @@ type importedFile struct {
 	err     error  // an error of the walk through the folder
 }
 
-// filesOf expands names, files and folders, to the files to import. A folder without a
-// file to import is an error in failed.
+// filesOf returns the files to import: the files in names and the files below the
+// folders in names. For a folder without a file to import it adds an error to failed.
 func filesOf(names []string) (files []importedFile, failed []*fault.Error) {
 	for _, name := range names {
 		info, err := os.Stat(name)
@@ -188,10 +188,10 @@ func refusedBySystem(err error) bool {
 	return ok
 }
 
-// importFault returns one error for all failed files, or nil if no file failed. Its text
-// counts the files that were not imported: files is the number of all files, including
-// files that were not tried, and imported the number of imported ones. The exit status is
-// 1, or 130 if a file was interrupted.
+// importFault returns one error for all failed files, or nil if failed is empty. The
+// text of the error has the number of files that were not imported. files is the number
+// of all files, including those that were not tried, and imported is the number of
+// imported files. The exit status is 1, or 130 if the import of a file was interrupted.
 func importFault(files, imported int, failed []*fault.Error) error {
 	switch {
 	case len(failed) == 0:
@@ -227,8 +227,8 @@ func (c Config) readTranscript(name string) (*transcripts.Transcript, error) {
 	return transcripts.ReadClaudeCode(name, r)
 }
 
-// openFile opens a file for reading; "-" is the standard input. The caller closes it,
-// which does not close the standard input.
+// openFile opens a file for reading. The name "-" is the standard input. The caller
+// closes the result, which does not close the standard input.
 func (c Config) openFile(name string) (io.ReadCloser, error) {
 	if name == "-" {
 		return io.NopCloser(c.Input), nil
@@ -240,7 +240,7 @@ func (c Config) openFile(name string) (io.ReadCloser, error) {
 	return f, nil
 }
 
-// printTable prints a table of the imported files, and notes about the rest.
+// printTable prints a table of the imported files, and then the notes of printNotes.
 func (r *importRun) printTable() {
 	t := render.Table{
 		Head:  []string{"~FILE", "SESSION", "?>RECORDS", ">CALLS", "?>RESULTS", ">OPEN", "?>ORPHANS", ">ERRORS", ">REFUSED", "?>IGNORED", ">ADDED"},
@@ -264,8 +264,8 @@ func (r *importRun) printTable() {
 	r.printNotes()
 }
 
-// mostNotes is the maximum number of notes of each kind in printNotes. JSON contains
-// them all.
+// mostNotes is the maximum number of notes of each kind that printNotes prints. The JSON
+// result contains all notes.
 const mostNotes = 20
 
 // printNotes prints the parts of files that the import did not record: refused lines, cut

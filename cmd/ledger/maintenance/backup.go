@@ -32,13 +32,15 @@ type writtenFiles struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// newBackupReport returns the row of a backup in dir of the store named store.
+// newBackupReport returns the result for the backup b in the folder dir. store is the
+// name of the store, and w counts the files that were written.
 func newBackupReport(dir, store string, b backup.Manifest, w backup.Written) backupReport {
 	return backupReport{dir, store, b.Position, b.Records, b.Digest, render.Timestamp(b.Made), len(b.Files), b.Bytes(), writtenFiles{w.Files, w.Bytes}, append([]string{}, b.Missing...)}
 }
 
-// Backup makes a backup of the folder that o names in dir, and prints the result to
-// p. If another process serves the folder, that process makes the backup.
+// Backup makes a backup of the store in the folder that o names, and prints the result
+// to p. The backup is in the folder dir. If another process serves the store, that
+// process makes the backup.
 func Backup(ctx context.Context, p *render.Printer, o *stores.Opener, dir string) error {
 	if _, err := o.Folder(); err != nil {
 		return err
@@ -73,10 +75,10 @@ func makeBackup(ctx context.Context, s *stores.Store, dir string) (backupReport,
 	return newBackupReport(dir, s.Name, made.Backup, made.Written), err
 }
 
-// Restore restores the backup in the folder src into the folder that o names, which
-// must be empty or missing, checks the new store and prints the result to p. Damage
-// that the backup itself contains is a fault.Error with exit code 3; the new store
-// remains.
+// Restore restores the backup in the folder src into the folder that o names, which must
+// be empty or missing. It checks the new store and prints the result to p. If the backup
+// contains damage, Restore returns a fault.Error with exit code 3 and leaves the new
+// store in place.
 func Restore(ctx context.Context, p *render.Printer, o *stores.Opener, src string) error {
 	dir, err := o.Folder()
 	if err != nil {

@@ -32,7 +32,7 @@ type damageRow struct {
 }
 
 // zeroBased converts an offset that counts from 1 to one that counts from 0. It returns
-// nil for 0, which means that the finding has no offset.
+// nil for 0, which means that a finding has no offset.
 func zeroBased(from1 int64) *int64 {
 	if from1 <= 0 {
 		return nil
@@ -90,8 +90,8 @@ func existingFolder(o *stores.Opener) (string, error) {
 }
 
 // checkFolder checks the log and the outputs of the store in dir, and that every output
-// that a record names exists. Damage is in the result; an error means that the check
-// itself could not run to its end.
+// that a record names exists. The result lists the damage. An error means that the check
+// could not be completed.
 func checkFolder(ctx context.Context, p *render.Printer, dir string) (*checkReport, error) {
 	c := &checkReport{Store: dir, Damages: []damageRow{}}
 	progress := p.Progress()
@@ -133,8 +133,8 @@ func checkFolder(ctx context.Context, p *render.Printer, dir string) (*checkRepo
 }
 
 // checkCheckpoint returns the damage of a checkpoint, or nil. The checkpoints of
-// consumers, of bus groups, of persistent subscriptions and of the store itself only
-// have to be JSON; any other checkpoint must be that of a view.
+// consumers, bus groups, persistent subscriptions and the store itself must be JSON. Any
+// other checkpoint must be the stored state of a projection.
 func checkCheckpoint(name string, data []byte) error {
 	for _, other := range []string{"publish", "bus/", "group/", "store/"} {
 		if !strings.HasPrefix(name, other) {

@@ -44,9 +44,9 @@ func Compact(ctx context.Context, p *render.Printer, o *stores.Opener) error {
 	return p.Object(row, func() { p.Line("%s before, %s after.", render.Bytes(before), render.Bytes(after)) })
 }
 
-// compactFolder opens the store in dir exclusively and compacts it. It refuses while a
-// process with a valid lease is on record: that process could not renew its lease
-// meanwhile.
+// compactFolder opens the store in dir exclusively and compacts it. It refuses if the
+// log has a process with a valid lease, because that process could not renew its lease
+// during the compaction.
 func compactFolder(ctx context.Context, o *stores.Opener, dir string) (err error) {
 	s, err := o.OpenFolder(ctx, dir, storedir.Owner{Command: o.Command})
 	if err != nil {

@@ -63,8 +63,8 @@ type writeStats struct {
 	Longest    int64            `json:"longest_us"`
 }
 
-// A fileTotals has the number and the size of the files of one sort: tables, logs, outputs
-// or other.
+// A fileTotals has the number and the size of the files of one kind: tables, logs,
+// outputs or other files.
 type fileTotals struct {
 	Files int   `json:"files"`
 	Bytes int64 `json:"bytes"`
@@ -89,8 +89,8 @@ func Info(ctx context.Context, p *render.Printer, o *stores.Opener) error {
 	return o.Read(ctx, func(s *stores.Store) error { return showSizes(ctx, p, dir, s) })
 }
 
-// showSizes prints the contents and the sizes of the store s in dir. The layout and the
-// write statistics are known only if this process has the folder open itself.
+// showSizes prints the contents and the sizes of the store s in dir. It prints the
+// layout and the write statistics only if this process itself has the folder open.
 func showSizes(ctx context.Context, p *render.Printer, dir string, s *stores.Store) (err error) {
 	row := &infoReport{Store: dir, Format: storedir.Format, Levels: []levelRow{}}
 	if row.Position, err = s.Head(ctx); err != nil {
@@ -177,7 +177,7 @@ func (r *infoReport) readHeaders(ctx context.Context, store events.Store) error 
 	return nil
 }
 
-// addEvent counts an event of size bytes under name.
+// addEvent counts an event of size bytes in the totals of the given name.
 func addEvent(to map[string]*eventTotals, name string, size int) {
 	w := to[name]
 	if w == nil {
@@ -188,7 +188,7 @@ func addEvent(to map[string]*eventTotals, name string, size int) {
 	w.Bytes += int64(size)
 }
 
-// sortTotals returns the totals in the given order.
+// sortTotals returns the values of the map, sorted by the function order.
 func sortTotals(totals map[string]*eventTotals, order func(x, y eventTotals) int) []eventTotals {
 	all := make([]eventTotals, 0, len(totals))
 	for w := range maps.Values(totals) {
@@ -198,8 +198,8 @@ func sortTotals(totals map[string]*eventTotals, order func(x, y eventTotals) int
 	return all
 }
 
-// folderFiles returns the number and the size of the files in the folder of a store,
-// by sort.
+// folderFiles returns the number and the size of the files in the folder of a store. The
+// keys of the map are the kinds of files, such as tables and logs.
 func folderFiles(dir string) (map[string]fileTotals, error) {
 	found := map[string]fileTotals{"tables": {}, "logs": {}, "outputs": {}, "other": {}}
 	err := eachFile(dir, func(path string, size int64) {
@@ -231,8 +231,8 @@ func folderSize(dir string) (total int64, err error) {
 	return total, err
 }
 
-// eachFile calls do for each file under dir, with its path relative to dir. It skips
-// files that disappear during the walk.
+// eachFile calls the function do for each file under dir, with its path relative to dir.
+// It skips files that disappear during the walk.
 func eachFile(dir string, do func(path string, size int64)) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

@@ -30,7 +30,7 @@ type ConsumerRow struct {
 	Saved     render.Timestamp `json:"saved"` // when Position was saved last
 }
 
-// newConsumerRow converts the state of a consumer. If lag is nil, the lag of the row is null.
+// newConsumerRow returns the row of a consumer. If lag is nil, the row has a null lag.
 func newConsumerRow(c publish.ConsumerState, lag *publish.Lag, now time.Time) ConsumerRow {
 	row := ConsumerRow{
 		Name: c.Name, Target: c.Target, Topic: c.Topic, Only: c.Filter, Position: c.Position, Published: c.Published,
@@ -46,7 +46,7 @@ func newConsumerRow(c publish.ConsumerState, lag *publish.Lag, now time.Time) Co
 	return row
 }
 
-// List prints all consumers of s. It computes the lag of each from the log.
+// List prints all consumers of s. It reads the log to compute the lag of each consumer.
 func List(ctx context.Context, c Config, s *stores.Store) error {
 	relay := c.Relay(s)
 	all, err := relay.Consumers(ctx)
@@ -81,8 +81,8 @@ func (c Config) printConsumers(rows []ConsumerRow) {
 	c.Table(t)
 }
 
-// ShowDeadLetters prints the dead letters of the named consumer. An unknown name is the
-// fault not_found.
+// ShowDeadLetters prints the dead letters of the consumer name. An unknown name is a
+// fault with the code not_found.
 func ShowDeadLetters(ctx context.Context, c Config, s *stores.Store, name string) error {
 	state, err := c.Relay(s).Consumer(ctx, name)
 	if err != nil {
@@ -91,8 +91,8 @@ func ShowDeadLetters(ctx context.Context, c Config, s *stores.Store, name string
 	return render.Rows(c.Printer, state.DeadLetters, func() { c.printDeadLetters(state) })
 }
 
-// printDeadLetters prints the dead letters of a consumer as a table. NEXT is "again" for a
-// record that the user asked to retry.
+// printDeadLetters prints the dead letters of a consumer as a table. In the column NEXT,
+// "again" marks a record that the user has asked to retry.
 func (c Config) printDeadLetters(state publish.ConsumerState) {
 	t := render.Table{
 		Head:  []string{">POSITION", "STREAM", "?>REV", "~KIND", "?>TRIES", "NEXT", "~ERROR"},
@@ -109,11 +109,11 @@ func (c Config) printDeadLetters(state publish.ConsumerState) {
 	c.Table(t)
 }
 
-// Retry requests that dead letters of the named consumer are published again: the ones at
-// the given positions, or all if there are no positions. A running consumer publishes
-// them within about a second; a stopped consumer does so at its next run. If a position
-// has no dead letter, Retry still records the request for the others, and returns a
-// not-found fault.
+// Retry requests that dead letters of the consumer name are published again: those at
+// the given positions, or all of them if positions is empty. A running consumer
+// publishes them within about a second, and a stopped consumer at its next run. If a
+// position has no dead letter, Retry returns a not-found fault, but it still records the
+// request for the other positions.
 func Retry(ctx context.Context, c Config, s *stores.Store, name string, positions []events.Position) error {
 	n, err := c.Relay(s).Retry(ctx, name, positions...)
 	if err != nil {
@@ -126,8 +126,8 @@ func Retry(ctx context.Context, c Config, s *stores.Store, name string, position
 	return nil
 }
 
-// Forget removes the named consumer, its position and its dead letters. An unknown name is
-// the fault not_found, a running consumer a conflict.
+// Forget removes the consumer name with its position and its dead letters. An unknown
+// name is a fault with the code not_found, and a running consumer is a conflict fault.
 func Forget(ctx context.Context, c Config, s *stores.Store, name string) error {
 	if err := c.Relay(s).Forget(ctx, name); err != nil {
 		return fault.Publishing(err)

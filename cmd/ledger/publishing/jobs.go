@@ -35,9 +35,9 @@ type Flags struct {
 	Config string
 }
 
-// Jobs returns the jobs to run: those of the configuration file, or the one that the flags
-// describe. It expands the environment variables in the target with env; the job records
-// the target without its password. An invalid flag or file is a usage fault.
+// Jobs returns the jobs to run: those in the configuration file, or the one job that the
+// flags describe. It expands environment variables in targets with the function env. The
+// target that a job records has no password. An invalid flag or file is a usage fault.
 func (f Flags) Jobs(env func(string) (string, bool)) ([]publish.JobConfig, error) {
 	if f.Config != "" {
 		return ReadConfig(f.Config, env)
@@ -96,8 +96,8 @@ func filePath(to string) string {
 const linesPerSync = 512
 
 // applyTarget sets the policy of the job for its target: batches for a file, a number of
-// workers for NATS. It makes the path of a file absolute, so that a later run from another
-// directory continues the same file. Any other target is an error.
+// workers for NATS. It makes the path of a file absolute, so that a later run in another
+// directory appends to the same file. Any other target is an error.
 func applyTarget(job *publish.JobConfig) error {
 	scheme, rest, _ := strings.Cut(job.To, ":")
 	switch {
@@ -115,9 +115,10 @@ func applyTarget(job *publish.JobConfig) error {
 	return nil
 }
 
-// OpenTarget opens the target of a job that Jobs or ReadConfig returned. at is the position
-// of the consumer; a file is continued from there. The caller closes the target. It returns
-// the errors of jsonl.Open and jetstream.Open.
+// OpenTarget opens the target of a job that Jobs or ReadConfig returned. The parameter
+// at is the position of the consumer. A file target continues after the record at that
+// position. The caller closes the target. OpenTarget returns the errors of jsonl.Open
+// and jetstream.Open.
 func OpenTarget(ctx context.Context, job publish.JobConfig, at events.Position) (publish.Target, error) {
 	if path, ok := strings.CutPrefix(job.To, "file:"); ok {
 		return jsonl.Open(path, at)

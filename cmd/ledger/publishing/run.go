@@ -23,12 +23,12 @@ type Config struct {
 
 // Run publishes the records of s with the jobs that f.Jobs returned.
 //
-// With a configuration file it runs all jobs until ctx ends. Otherwise it runs the only
-// job until that has caught up, or with f.Follow until ctx ends, and prints the state of
-// its consumer. An interruption is no error for a run that lasts until ctx ends.
+// With a configuration file it runs all jobs until ctx ends. Otherwise there is one job,
+// which Run runs until it has published all records of the log, or with f.Follow until
+// ctx ends. It then prints the state of the consumer. If a run lasts until ctx ends, an
+// interruption is no error.
 //
-// Run returns a usage fault before it starts a job if one of them selects an unknown
-// kind.
+// Before it starts a job, Run returns a usage fault if a job selects an unknown kind.
 func Run(ctx context.Context, c Config, s *stores.Store, f Flags, jobs []publish.JobConfig) error {
 	for _, job := range jobs {
 		if err := query.CheckKinds(ctx, s, job.Filter.Kinds); err != nil {
@@ -54,8 +54,9 @@ func Run(ctx context.Context, c Config, s *stores.Store, f Flags, jobs []publish
 	return c.runOne(ctx, relay, jobs[0], f.Follow)
 }
 
-// runOne runs one job and prints the progress of its consumer, also after an interruption
-// or an error if the consumer advanced.
+// runOne runs one job and then prints the state of its consumer and the number of
+// published records. After an error it prints them only if the consumer advanced. If
+// follow is set, an interruption is no error.
 func (c Config) runOne(ctx context.Context, relay *publish.Relay, job publish.JobConfig, follow bool) error {
 	before, err := relay.Consumer(ctx, job.Name)
 	if err != nil && !errors.Is(err, publish.ErrNoConsumer) {
@@ -92,9 +93,10 @@ func summary(state publish.ConsumerState, published uint64) string {
 	return text
 }
 
-// printFailure prints a failed attempt to publish. For a record that is retried it prints
-// only attempts 1, 2, 4, 8 and so on, so that a long outage produces few lines. It always
-// prints a record that becomes a dead letter.
+// printFailure prints a failed attempt to publish a record. While the record is retried
+// it prints only attempts 1, 2, 4, 8 and so on, so that a long outage produces few
+// lines. It always prints the last attempt, after which the record becomes a dead
+// letter.
 func (c Config) printFailure(name string, f publish.FailedAttempt) {
 	// f.Try has a single bit if it is a power of two.
 	if f.Wait > 0 && f.Try&(f.Try-1) != 0 {
@@ -107,8 +109,8 @@ func (c Config) printFailure(name string, f publish.FailedAttempt) {
 	fmt.Fprintf(c.Err, "%s: position %s %s: %s\n", name, f.Position, result, render.Printable(f.Err.Error()))
 }
 
-// interruptionIsNoError returns nil for an interruption, which is the ordinary end of a
-// command that follows, and err otherwise.
+// interruptionIsNoError returns nil if err is an interruption, and err otherwise. An
+// interruption is the normal end of a command that follows the log.
 func interruptionIsNoError(err error) error {
 	if errors.Is(err, domain.ErrInterrupted) {
 		return nil

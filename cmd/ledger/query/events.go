@@ -21,7 +21,7 @@ type EventFilter struct {
 }
 
 // Resolve finds the session that f.Session identifies. It returns a usage or not-found
-// error if the log has no such session, or not a kind or the stream of f.
+// error if the session, a kind or the stream of f is unknown.
 func (f *EventFilter) Resolve(ctx context.Context, s *stores.Store) error {
 	if err := CheckKinds(ctx, s, f.Kinds); err != nil {
 		return err
@@ -37,9 +37,9 @@ func (f *EventFilter) Resolve(ctx context.Context, s *stores.Store) error {
 	return err
 }
 
-// Matches reports whether the filter selects the event. e is the event as stored, and v
-// the decoded event, or zero if e does not decode. In that case Matches takes the
-// session from the stream of e.
+// Matches reports whether the filter selects the event. e is the event as stored. v is
+// the decoded event, or zero if e does not decode. The session of an event is that of
+// its stream, or for any other stream the correlation of v.
 func (f *EventFilter) Matches(e events.Entry, v events.Envelope) bool {
 	session := v.Correlation
 	if own, ok := e.Stream.Session(); ok {

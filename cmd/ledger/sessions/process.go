@@ -19,7 +19,7 @@ import (
 const MinLease = time.Second
 
 // A Launcher registers this process in stores, and runs and recovers sessions, for the
-// commands of one command line. Its methods do not change it.
+// commands of one command line. Its methods do not change its fields.
 type Launcher struct {
 	*render.Printer
 	*stores.Opener
@@ -58,9 +58,9 @@ type StoreRecovery struct {
 	Bytes   int64 `json:"bytes"`   // size of the removed outputs
 }
 
-// Start registers this process in s and starts its lease. It recovers the sessions of
-// dead processes if Recover is set or this process has the lock of the folder. On success
-// the caller calls End, which closes s; on an error Start has closed s.
+// Start registers this process in s and starts its lease. If l.Recover is set or this
+// process has the lock of the folder, Start recovers the sessions of dead processes. On
+// success the caller calls End, which closes s. After an error s is closed already.
 func (l *Launcher) Start(ctx context.Context, s *stores.Store) (*ActiveProcess, error) {
 	p := &ActiveProcess{Store: s, launcher: l}
 	config := engine.ProcessConfig{
@@ -102,8 +102,9 @@ func (l *Launcher) Start(ctx context.Context, s *stores.Store) (*ActiveProcess, 
 	return p, nil
 }
 
-// recoverAgain recovers the sessions of the process from which this process took the
-// folder over. It only logs a failure: the next recovery tries again.
+// recoverAgain recovers the sessions of the process that had the lock of the folder
+// before this process took it over. It only logs a failure: the next recovery tries
+// again.
 func (p *ActiveProcess) recoverAgain(ctx context.Context, log *slog.Logger) {
 	_, err := p.Recover(ctx)
 	if err == nil {
@@ -119,8 +120,8 @@ func (p *ActiveProcess) End(ctx context.Context) error {
 	return errors.Join(p.Process.Close(ctx), p.Store.Close())
 }
 
-// With opens a store with open, registers this process in it, calls use, records the end
-// of the process and closes the store.
+// With opens a store with the function open, registers this process in the store and
+// calls the function use. It then records the end of the process and closes the store.
 func (l *Launcher) With(ctx context.Context, open func(context.Context) (*stores.Store, error), use func(*ActiveProcess) error) error {
 	s, err := open(ctx)
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A progressPrinter prints the progress of a session while it runs: a line for each
-// settled call, and one for each text of a reply, refused reply and interruption. It
-// reads the log only. It is not safe for concurrent use: during joins its follower
-// before it reads the rest.
+// A progressPrinter prints the progress of a session while the session runs: a line for
+// each settled call, and a line for each text of a reply, refused reply and
+// interruption. It only reads the log. It is not safe for concurrent use: the method
+// during joins its follower goroutine before it reads the remaining events.
 type progressPrinter struct {
 	*Launcher
 	to      io.Writer // the standard error of the command
@@ -29,18 +29,18 @@ type progressPrinter struct {
 	handled events.Revision        // the revision of the last event that handleAll received
 }
 
-// PrintProgress calls work and meanwhile writes the progress of the session to the writer
-// to: a line for each settled call, and one for each text of a reply, refused reply and
-// interruption. It returns the error of work, or if that is nil the error of reading the
-// log.
+// PrintProgress calls the function work and meanwhile writes the progress of the session
+// to the writer: a line for each settled call, and a line for each text of a reply,
+// refused reply and interruption. It returns the error of work. If that is nil, it
+// returns the error of reading the log.
 func (l *Launcher) PrintProgress(ctx context.Context, to io.Writer, s *stores.Store, session domain.SessionID, work func() error) error {
 	w := &progressPrinter{Launcher: l, to: to, session: session, started: map[string]time.Time{}, calls: map[string]domain.Call{}}
 	return w.during(ctx, s, work)
 }
 
-// during calls work and prints the progress of the session meanwhile. It prints no
-// event recorded before. When work returns it joins the follower and prints the
-// rest.
+// during calls the function work and meanwhile prints the progress of the session. It
+// prints no event that was recorded before the call. When work returns, it joins the
+// follower goroutine and prints the remaining events.
 func (w *progressPrinter) during(ctx context.Context, s *stores.Store, work func() error) error {
 	stream := events.SessionStream(w.session)
 	from, err := s.Head(ctx)
@@ -81,8 +81,8 @@ func (w *progressPrinter) handleAll(envelopes func(func(events.Envelope, error) 
 	return nil
 }
 
-// handle stores the calls and the start times that later lines need. It prints the line
-// of the event, if the event has one and print is set.
+// handle notes the calls and the start times in an event, which the lines of later
+// events need. If print is set and the event has a line, handle prints it.
 func (w *progressPrinter) handle(v events.Envelope, print bool) {
 	switch e := v.Event.(type) {
 	case events.ReplyReceived:
@@ -123,8 +123,8 @@ func callName(message domain.MessageID, call domain.CallID) string {
 	return message.String() + "/" + string(call)
 }
 
-// printSettled prints the outcome and the duration of a call. at is the time of its
-// settlement.
+// printSettled prints the outcome and the duration of a call. The parameter at is the
+// time at which the call settled.
 func (w *progressPrinter) printSettled(at time.Time, e events.CallSettled) {
 	name := callName(e.Message, e.Call)
 	took := ""

@@ -15,9 +15,9 @@ import (
 	"github.com/settlement-ledger/ledger/runner/providers/script"
 )
 
-// Continue alternates between admitting the prompts of the trajectory and running the
-// session, until the trajectory ends or the session stops, and prints the result. A
-// non-empty prompt replaces the prompts before the first reply.
+// Continue admits prompts of the trajectory and runs the session, in turn, until the
+// trajectory ends or the session stops. It then prints the result. If prompt is not
+// empty, it replaces the prompts before the first reply.
 func (r *SessionRunner) Continue(ctx context.Context, replies *script.Script, session domain.SessionID, prompt string) error {
 	l := r.launcher
 	ran := l.PrintProgress(ctx, l.Err, r.Store, session, func() error {
@@ -52,8 +52,8 @@ func (l *Launcher) hintUnanswered(replies *script.Script) {
 	}
 }
 
-// Admit admits the prompts before the next reply that the session does not hold yet,
-// and returns the index of that reply.
+// Admit finds the first reply of the trajectory that the session does not have yet. It
+// admits the prompts before that reply, and returns the index of that reply.
 func (r *SessionRunner) Admit(ctx context.Context, replies *script.Script, session domain.SessionID, prompt string) (int, error) {
 	s, err := r.Conversation(ctx, session)
 	if err != nil {
@@ -143,8 +143,8 @@ func countOutcomes(r sessionSummary) string {
 	return strings.Join(parts, ", ")
 }
 
-// shortTail returns the last six characters of an ID, which commands accept for the
-// ID.
+// shortTail returns the last six characters of an ID. Commands accept them in place of
+// the whole ID.
 func shortTail(id fmt.Stringer) string {
 	text := id.String()
 	return text[max(0, len(text)-6):]

@@ -21,15 +21,15 @@ const RecordsKept calls.Law = "nobody hides or deletes records"
 // A revisionRange is a range of revisions of one stream. Both ends are included.
 type revisionRange struct{ from, through events.Revision }
 
-// A streamDeletion is a deletion in a database, with the effect on the records of the
-// stream as far as verify has read the log.
+// A streamDeletion is a deletion that an administrator of a database made in a stream.
+// It collects the effect on the records of the stream while verify reads the log.
 type streamDeletion struct {
 	eventstoredb.Deletion
 	remaining []remainingRecord // records that the log still holds, in the order of the log
 	missing   []revisionRange   // revisions that the log no longer holds
 }
 
-// A remainingRecord is a record that the log still holds of a stream with a deletion.
+// A remainingRecord is a record that is still in the log, of a stream with a deletion.
 type remainingRecord struct {
 	revision events.Revision
 	time     time.Time // the time of the record
@@ -53,9 +53,9 @@ func readDeletions(ctx context.Context, s *stores.Store) (map[events.Stream]*str
 	return deletions, nil
 }
 
-// add adds e to the remaining records of the stream, and the revisions missing before it
-// to the missing ones. before is the revision of the stream's previous record. known is
-// false if that record could not be read.
+// add adds the record e to the remaining records of the stream. It adds the revisions
+// between the revision before and that of e to the missing ones. before is the revision
+// of the stream's previous record; known is false if that record could not be read.
 func (d *streamDeletion) add(e events.Entry, before events.Revision, known bool) {
 	if known && e.Revision > before+1 {
 		d.missing = append(d.missing, revisionRange{before + 1, e.Revision - 1})
@@ -63,8 +63,8 @@ func (d *streamDeletion) add(e events.Entry, before events.Revision, known bool)
 	d.remaining = append(d.remaining, remainingRecord{e.Revision, e.Time})
 }
 
-// hiddenRanges returns the revisions that the log still holds but the deletion hides. The
-// next scavenge of the database removes them.
+// hiddenRanges returns the revisions whose records are still in the log but are hidden
+// by the deletion. The next scavenge of the database removes these records.
 func (d *streamDeletion) hiddenRanges(now time.Time) (ranges []revisionRange) {
 	if len(d.remaining) == 0 {
 		return nil
@@ -118,8 +118,8 @@ func formatRange(from, through events.Revision) string {
 	return formatRanges([]revisionRange{{from, through}})
 }
 
-// maxRanges is the number of ranges that formatRanges lists. It adds the number of the
-// others.
+// maxRanges is the number of ranges that formatRanges lists. If there are more,
+// formatRanges appends the number of the remaining ranges.
 const maxRanges = 5
 
 // formatRanges returns ranges as the subject and the verb of a sentence, such as

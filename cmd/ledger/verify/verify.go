@@ -146,7 +146,8 @@ func (v *Report) readAll(ctx context.Context, s *stores.Store, p *render.Progres
 	return state, nil
 }
 
-// except adds an exception, with the session that its stream belongs to.
+// except adds the exception e to v. If e names no session, it sets the session to that
+// of the stream of e.
 func (v *Report) except(e calls.Exception) {
 	if id, ok := e.Stream.Session(); ok && e.Session.IsZero() {
 		e.Session = id
@@ -154,8 +155,9 @@ func (v *Report) except(e calls.Exception) {
 	v.Exceptions = append(v.Exceptions, newExceptionRow(e))
 }
 
-// checkPlace checks the revision and the position of a record. After unreadable
-// records it accepts the first revision that it meets in each stream.
+// checkPlace checks the revision and the position of a record. After an unreadable
+// record, the first record of a stream may have any revision, because the unreadable
+// record may belong to that stream.
 func (v *Report) checkPlace(e events.Entry) {
 	except := func(format string, args ...any) {
 		v.except(calls.Exception{
@@ -180,7 +182,8 @@ func (v *Report) checkPlace(e events.Entry) {
 	v.lengths[e.Stream], v.lastPosition = e.Revision, e.Position
 }
 
-// count fills in the counts and the exceptions of calls from the folded state.
+// count sets the counts of calls in v and adds the exceptions, both from the state of
+// the projection of calls.
 func (v *Report) count(state *calls.State) {
 	v.Sessions = len(state.Sessions())
 	for _, c := range state.Calls() {
@@ -209,8 +212,8 @@ func (v *Report) count(state *calls.State) {
 	}
 }
 
-// checkOutputs checks every output that a settlement names, and counts the kept
-// outputs that no settlement names.
+// checkOutputs checks every output in named, which are the outputs that settlements
+// name. It counts the stored outputs that no settlement names.
 func (v *Report) checkOutputs(ctx context.Context, s *stores.Store, named []calls.Retention, p *render.ProgressBar) error {
 	known := map[domain.Ref]bool{}
 	for i, r := range named {
@@ -239,9 +242,9 @@ func (v *Report) checkOutputs(ctx context.Context, s *stores.Store, named []call
 	return nil
 }
 
-// checkOutput compares an output with the description in its settlement and, with
-// --outputs, its bytes with its digest. An output of an unreachable node is counted
-// and is no exception.
+// checkOutput compares the metadata of an output with its settlement. With the flag
+// --outputs it also compares the bytes of the output with their digest. If the node that
+// has the output is unreachable, checkOutput counts the output and adds no exception.
 func (v *Report) checkOutput(ctx context.Context, store remote.BlobStore, r calls.Retention) error {
 	except := func(law calls.Law, detail string) {
 		v.except(calls.Exception{
