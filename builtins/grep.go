@@ -194,9 +194,9 @@ func (g grepTool) listCandidates(ctx context.Context, h *workspace.Handle, s *sc
 	return names, nil
 }
 
-// filterByLiteral sorts names. With a search program it also drops the files that
-// lack the literal text which every match contains. Without a program it keeps all
-// files, because reading a file twice costs more than searching it once.
+// filterByLiteral sorts names. If there is a search program, it also drops files that
+// do not contain the literal text that every match contains. Without a program it keeps
+// all files, because reading a file twice costs more than searching it once.
 func (g grepTool) filterByLiteral(ctx context.Context, h *workspace.Handle, in grepArgs, names []string) ([]string, error) {
 	literal := requiredLiteral(in.Pattern)
 	if g.SearchProgram != "" && literal != "" {
@@ -249,9 +249,9 @@ func isAnchor(i syntax.Inst) bool {
 	return i.Op == syntax.InstEmptyWidth && syntax.EmptyOp(i.Arg)&edges != 0
 }
 
-// windowSize returns the size in bytes of a window, the part of a line that is
-// matched at once. It is smaller for an expensive expression, and between minWindow
-// and maxWindow.
+// windowSize returns the size, in bytes, of a window: the part of a line that is
+// matched at once. An expensive expression gets a smaller window. The size is between
+// minWindow and maxWindow.
 func (e expression) windowSize() int { return min(max(maxSteps/e.size, minWindow), maxWindow) }
 
 // maxSubmatches returns how many matches to search for in a window of size bytes, at
@@ -317,8 +317,8 @@ func notEOF(err error) error {
 	return err
 }
 
-// overlap is the number of bytes that consecutive windows share, so that a match across their
-// border is found. It is less than minWindow.
+// overlap is the number of bytes that consecutive windows share, so that a match across
+// their border is found. It must be less than minWindow.
 const overlap = 1 << 10
 
 // searchLine searches the next line, number n, and returns its size in bytes. At the

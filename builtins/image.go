@@ -93,15 +93,15 @@ func loadImage(r io.Reader, mime, resource string) (imageFile, error) {
 // memory of maxDecoded.
 var decodeSlot = make(chan struct{}, 1)
 
-// A replayReader reads again the bytes that were read from source. Its Read fails when
-// the context of source has ended.
+// A replayReader returns the bytes that were already read from source once more. Its
+// Read fails when the context of source has ended.
 type replayReader struct {
 	source io.Reader
 	*bytes.Reader
 }
 
-// Read returns the cause of the context of source once that has ended, and the buffered
-// bytes otherwise.
+// Read returns the next buffered bytes. Once the context of source has ended, it
+// returns the cause instead.
 func (r replayReader) Read(p []byte) (int, error) {
 	if _, err := r.source.Read(nil); err != nil && err != io.EOF {
 		return 0, err

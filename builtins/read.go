@@ -145,9 +145,9 @@ func (h *acquiredPath) checkReadable() error {
 	return err
 }
 
-// readOutput returns a page of a managed output. It asks for read on the output
-// reference. Errors of the store are returned to the operator; a missing or pruned
-// output is a failure for the model.
+// readOutput returns a page of a managed output. It asks for the permission read on the
+// output reference. A missing or pruned output, and an offset out of range, are
+// failures for the model. Any other error of the store is returned for the operator.
 func (r readTool) readOutput(ctx context.Context, in readArgs, inv domain.Invocation) (readResult, error) {
 	ref, err := domain.ParseRef(in.Path)
 	if err != nil {
@@ -178,8 +178,8 @@ func (r readTool) readOutput(ctx context.Context, in readArgs, inv domain.Invoca
 	return out, nil
 }
 
-// A contextReader is a reader whose Read returns the cause of its context once that has
-// ended.
+// A contextReader is a reader whose Read returns the cause of its context once the
+// context has ended.
 type contextReader struct {
 	ctx context.Context
 	io.Reader

@@ -218,7 +218,7 @@ func compile(source json.RawMessage) (schema, error) {
 }
 
 // check parses a document and validates it. It returns the decoded value, or a
-// *ValidationError that matches the sentinel.
+// *ValidationError that matches sentinel.
 func (s schema) check(document json.RawMessage, sentinel error) (any, error) {
 	value, err := parseJSON(document)
 	if err != nil {
@@ -230,8 +230,8 @@ func (s schema) check(document json.RawMessage, sentinel error) (any, error) {
 	return value, s.validate(value, sentinel)
 }
 
-// validate checks a decoded value. It returns a *ValidationError that matches
-// the sentinel, with its violations sorted by path.
+// validate checks a decoded value. It returns a *ValidationError that matches sentinel,
+// with its violations sorted by path, or nil.
 func (s schema) validate(value any, sentinel error) error {
 	err := s.compiled.Validate(value)
 	if err == nil {

@@ -59,8 +59,8 @@ func (cs Contents) Media() []Media {
 	return media
 }
 
-// validUTF8 returns the parts as they read back from their JSON: with U+FFFD
-// in place of each invalid byte.
+// validUTF8 returns a copy of the parts with U+FFFD in place of each invalid byte. This
+// equals what UnmarshalJSON reads from their JSON.
 func (cs Contents) validUTF8() Contents {
 	kept := slices.Clone(cs)
 	for i, c := range kept {
@@ -119,8 +119,8 @@ func (cs *Contents) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// content returns the part that w describes, or an ErrBadWord for an unknown
-// type or a URI that is not base64 data of its MIME type.
+// content returns the part that w describes. It returns an ErrBadWord for an unknown
+// type, or for a URI that is not a base64 data URI of the MIME type in w.
 func (w contentWire) content() (Content, error) {
 	switch w.Type {
 	case "text":

@@ -69,8 +69,8 @@ func (d *Defect) Unwrap() error {
 	return err
 }
 
-// recoverDefect turns a panic of the function that defers it into a *Defect in
-// err.
+// recoverDefect recovers a panic and stores it in err as a *Defect. It must be deferred
+// directly by the function that may panic.
 func recoverDefect(err *error) {
 	if v := recover(); v != nil {
 		*err = &Defect{Value: v, Stack: debug.Stack()}

@@ -15,9 +15,10 @@ import (
 // definition is unknown.
 type Fingerprint [sha256.Size]byte
 
-// Fingerprint returns the SHA-256 of the RFC 8785 canonical JSON of an object
-// with the keys action, description, input and output. The name is not part of
-// it. It returns an error if a schema is not JSON that RFC 8785 can express.
+// Fingerprint returns the SHA-256 of the RFC 8785 canonical JSON of an object with the
+// keys action, description, input and output. The name of the tool is not in the
+// object. Fingerprint returns an error if a schema is not JSON that RFC 8785 can
+// express.
 func (d Definition) Fingerprint(action string) (Fingerprint, error) {
 	data, err := json.Marshal(struct {
 		Action      string          `json:"action"`

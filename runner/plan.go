@@ -22,8 +22,8 @@ type (
 	settleCalls struct{ calls []openCall }
 	// refuseCalls ends calls that the model made although tools were disabled.
 	refuseCalls struct{ calls []openCall }
-	// askModel takes a turn: it offers tools and asks the model. last is set for the last
-	// step allowed, which offers no tools.
+	// askModel takes a turn: it offers tools and asks the model. last is set for the
+	// last reply that Config.Steps allows; its turn offers no tools.
 	askModel struct{ last bool }
 	// idle is the absence of a step: the run ends.
 	idle struct{}

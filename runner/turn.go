@@ -163,9 +163,9 @@ func (c *runState) reply(ctx context.Context, turn Turn) (events.ReplyReceived, 
 	return reply, bad
 }
 
-// asJSON returns an input as valid JSON: an empty input as an empty object, and text that
-// is not JSON as a JSON string, which no object schema accepts. The call then ends as
-// invalid input, and the model reads why.
+// asJSON returns an input as valid JSON: an empty object for an empty input, and a JSON
+// string for text that is not JSON. No object schema accepts a string, so the call then
+// ends as invalid input, and the model reads why.
 func asJSON(input json.RawMessage) json.RawMessage {
 	if len(bytes.TrimSpace(input)) == 0 {
 		return json.RawMessage("{}")

@@ -8,8 +8,8 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// An Approval allows an action on resources that match a pattern, because a person answered
-// always. Action and Resource are its identity.
+// An Approval allows an action on resources that match a pattern, because a person
+// answered "always". Its identity is the pair of Action and Resource.
 type Approval struct {
 	Permission domain.PermissionID // the request that was answered
 	Session    domain.SessionID    // the session of that request
@@ -32,7 +32,7 @@ type Approvals struct {
 	}
 }
 
-// Add adds an approval, or replaces the one with the same action and resource.
+// Add adds an approval, or replaces the approval of the same action and resource.
 func (as *Approvals) Add(a Approval) {
 	as.mu.Lock()
 	defer as.mu.Unlock()

@@ -44,9 +44,9 @@ func (d *device) hungUp() bool {
 	return err != nil && !errors.Is(err, unix.EINTR) || ready[0].Revents&(unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0
 }
 
-// discard drops all input in the buffer of the terminal and reports whether the buffer had any.
-// In canonical mode poll does not report an unfinished line, so discard switches canonical mode
-// off while it polls.
+// discard drops all input in the buffer of the terminal and reports whether the buffer
+// had any. In canonical mode poll does not report an unfinished line, so discard
+// switches canonical mode off while it polls.
 func (d *device) discard() bool {
 	if d == nil {
 		return false

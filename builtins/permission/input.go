@@ -63,8 +63,8 @@ func (i *input) run(ctx context.Context) error {
 	}
 }
 
-// read reads once from an input that is not a terminal device. The lock is not held during the
-// read, which may block.
+// read reads once from an input that is not a terminal device. It does not hold the
+// lock during the read, which may block.
 func (i *input) read(b []byte) error {
 	n, err := i.in.Read(b)
 	i.mu.Lock()
@@ -138,8 +138,8 @@ func (i *input) consumeLocked(b []byte, last bool) {
 	}
 }
 
-// endLineLocked ends a line. A skipped line becomes an empty one, which is not an answer. The caller
-// holds mu.
+// endLineLocked ends the unfinished line. In place of a line that skipped bytes it adds
+// an empty line, which is not an answer. The caller holds mu.
 func (i *input) endLineLocked() {
 	if len(i.mu.lines) < maxLines {
 		i.mu.lines = append(i.mu.lines, string(i.mu.line))

@@ -48,9 +48,9 @@ type Request struct {
 	Shown domain.Preview // the result of Preview; zero if a rule or an approval decided
 }
 
-// A Choice is the answer to a request: allow it once, allow it and all later requests
-// that match its Save patterns, or reject it. The zero Choice belongs to a decision by a
-// rule or an approval.
+// A Choice is the answer to a request: allow this request only, allow it and all later
+// requests that match its Save patterns, or reject it. The zero Choice belongs to a
+// decision by a rule or an approval.
 type Choice uint8
 
 // The choices.

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// maxBuffered is the number of bytes of background lines that a screen buffers while a question is
-// open.
+// maxBuffered is the maximum size, in bytes, of the background lines that a screen
+// buffers while a question is open.
 const maxBuffered = 64 << 10
 
 // A screen writes questions, and background lines between them.
@@ -63,7 +63,7 @@ func (s *screen) beginQuestion() {
 }
 
 // endQuestion ends a question and writes the buffered lines. It ignores write errors,
-// because the next write returns an error of the same cause.
+// because the next write meets the same error.
 func (s *screen) endQuestion() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

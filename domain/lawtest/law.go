@@ -20,8 +20,8 @@ type Law[S any] struct {
 	// Verify returns nil if the subject keeps the law. The subject is fresh and
 	// is not used again.
 	Verify func(context.Context, S) error
-	// Correct opens a subject that keeps the law, and Saboteur one that breaks
-	// it and keeps every other law of the suite.
+	// Correct opens a subject that keeps the law. Saboteur opens a subject that breaks
+	// the law and keeps every other law of the suite.
 	Correct, Saboteur func(context.Context) (S, error)
 }
 
