@@ -7,12 +7,13 @@
 // that position. A projection selects the events that it reads; a view skips the
 // others.
 //
-// A [View] keeps a state current while the log grows. [View.Run] follows the log,
-// [View.Refresh] folds to the present end and returns, [View.Rebuild] does so from
-// the beginning, [View.Read] reads the state, and [View.Await] waits until the
-// view has folded an event. With [Checkpoints], a new view continues from the
-// state that an earlier one saved. A checkpoint has the name of its projection. It
-// is a line of JSON, followed by the state as [Pack] encodes it:
+// A [View] keeps a state current while the log grows. [View.Run] follows the log.
+// [View.Refresh] folds to the present end of the log and returns. [View.Rebuild]
+// folds from the beginning to the present end. [View.Read] reads the state, and
+// [View.Await] waits until the view has folded an event. With [Checkpoints], a new
+// view continues from the state that an earlier view saved. A checkpoint has the name
+// of its projection. It is a line of JSON, followed by the state as [Pack] encodes
+// it:
 //
 //	{"projection": "calls", "version": 2,
 //	 "position": "42", "stream": "session-ses_…", "revision": 7, "event": "evt_…",

@@ -13,8 +13,8 @@ import (
 )
 
 // A fileRecord is one line of a session file with the fields that are imported. A
-// field of another type than expected decodes as absent, so that an unexpected value
-// costs no more than itself.
+// field with a value of an unexpected type decodes as absent, and the other fields
+// remain.
 type fileRecord struct {
 	// The members of every record. Type decides which of the others matter; UUID
 	// names the record, Parent the record before it, and Session the session. Agent
@@ -170,8 +170,8 @@ type contentBlock struct {
 // checked that document is JSON, so every error is a field of another type.
 func decodeLenient(document json.RawMessage, into any) { _ = json.Unmarshal(document, into) }
 
-// message returns the message of a record, and whether there is one. A string or an
-// array is a message with that content.
+// message returns the message of a record, and whether the record has one. A string
+// or an array is the content of such a message.
 func (r fileRecord) message() (chatMessage, bool) {
 	switch firstByte(r.Message) {
 	case '{':
@@ -242,7 +242,8 @@ func resultContents(content json.RawMessage) domain.Contents {
 	return all
 }
 
-// media returns the base64 media of a part, and whether the part has valid media.
+// media returns the decoded media of a part, and whether the part has valid base64
+// media.
 func (b contentBlock) media() (domain.Media, bool) {
 	if b.Source.Data == "" || b.Source.MediaType == "" {
 		return domain.Media{}, false
@@ -274,8 +275,8 @@ func (m chatMessage) tokens() events.Tokens {
 	}
 }
 
-// timestamp returns the time of a record in UTC and microseconds, and whether it has
-// one from 1970 to 9999. It reads RFC 3339 and milliseconds since 1970.
+// timestamp returns the time of a record in UTC and microseconds, and whether the
+// record has a time from 1970 to 9999. It reads RFC 3339 and milliseconds since 1970.
 func (r fileRecord) timestamp() (time.Time, bool) {
 	at, err := time.Parse(time.RFC3339, string(r.Timestamp))
 	if err != nil {

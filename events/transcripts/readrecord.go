@@ -157,9 +157,8 @@ func (f *sessionFile) promptMedia(parts []contentBlock) domain.Contents {
 	})
 }
 
-// addContext records a text that the user did not write. If the session has not
-// begun, it does so when the session begins. nth distinguishes several texts of one
-// record.
+// addContext records a text that the user did not write, at once or, if the session
+// has not begun, when it begins. nth distinguishes several texts of one record.
 func (f *sessionFile) addContext(s parsedRecord, nth, source, text string) {
 	if strings.TrimSpace(text) == "" {
 		f.countIgnored("blank text")

@@ -85,8 +85,8 @@ func (s fixedStep) drafts() []events.Draft {
 
 // sessionFor returns the session of the record s. If s is the first record of its
 // session that has events, sessionFor begins the session and applies the changes that
-// waited for it. If the file has a second session of a user, that session records
-// that it continues the one before.
+// waited for it. If a user session begins after another one in the file, it records
+// that it continues the earlier session.
 func (f *sessionFile) sessionFor(s parsedRecord) *fileSession {
 	if c, ok := f.sessions[s.session]; ok {
 		return c

@@ -229,9 +229,10 @@ func (h *storedStream) compare(d events.Draft, lenient bool) (events.Draft, comp
 		at.revision, h.stream, d.Event.Kind(), d.ID, ErrContradicted)
 }
 
-// sameReading reports whether a draft differs from the event on record only because
-// another version of this program read the same line differently: the texts of a
-// settlement are the same, or a prompt is a part of the one on record.
+// sameReading reports whether a draft differs from the recorded event only because
+// another version of this program read the same line differently. That is so if the
+// texts of a settlement are the same, or if the recorded prompt contains the text of
+// the prompt.
 func (h *storedStream) sameReading(d events.Draft) bool {
 	switch e := d.Event.(type) {
 	case events.CallSettled:

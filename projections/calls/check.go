@@ -183,8 +183,8 @@ func (s *State) checkStart(known *checkedSession, c *callRecord, e events.CallSt
 	}
 }
 
-// checkEnd checks the first settlement of a call: its turn, its registration, and,
-// for a call that ran here, its agreement with the start.
+// checkEnd checks the first settlement of a call: its turn and its registration, and,
+// unless the session is an import, that it agrees with the start of the call.
 func (s *State) checkEnd(known *checkedSession, c *callRecord, e events.CallSettled, v events.Envelope) {
 	s.checkNames(known, c, e.Turn, e.Offered, v)
 	if effective := e.Effective; !effective.IsZero() && s.kept.Registrations[effective.Registration] == nil {
@@ -195,10 +195,10 @@ func (s *State) checkEnd(known *checkedSession, c *callRecord, e events.CallSett
 	}
 }
 
-// checkNames checks the turn and the registration that the start or the end of a call
-// names: the turn must be the one whose reply asked for the call, and must have
-// offered exactly this registration. A call without a reply is an orphan, which other
-// checks report.
+// checkNames checks the turn and the registration that the start or the settlement of
+// a call names. The reply to this turn must have asked for the call, and the turn
+// must have offered exactly this registration. checkNames ignores an orphan, a call
+// that no reply asks for, because other checks report it.
 func (s *State) checkNames(known *checkedSession, c *callRecord, turn domain.TurnID, offered domain.Offered, v events.Envelope) {
 	if c.Asked.IsZero() {
 		return
@@ -216,10 +216,10 @@ func (s *State) checkNames(known *checkedSession, c *callRecord, turn domain.Tur
 	}
 }
 
-// checkBegan checks that the settlement of a call agrees with its start. The
-// settlement of a call that began has Began set and an outcome that a running call
-// can have; the settlement of a call without a start has an outcome that does not
-// require one.
+// checkBegan checks that the settlement of a call agrees with its start. If the call
+// has a start, the settlement has Began set and an outcome that a running call can
+// have. If it has no start, Began is not set and the outcome does not require a
+// start.
 func (s *State) checkBegan(c *callRecord, e events.CallSettled, v events.Envelope) {
 	begun := !c.Started.IsZero()
 	switch {

@@ -9,9 +9,9 @@
 //
 // A history can break the laws of calls if it was imported or written by another
 // version. [State.Exceptions] lists every event that breaks a [Law]. A session that
-// ran here must keep all laws. An import must keep the ones that its file can
-// show: that a call ends at most once, and that a result has a call.
-// [State.Unfinished] lists open calls and undecided permission requests.
+// ran here must keep all laws. An import must keep the laws that its file can show:
+// that a call ends at most once, and that a result has a call. [State.Unfinished]
+// lists open calls and undecided permission requests.
 //
 // The state is small, because it is saved in checkpoints: it holds the first 256
 // bytes of texts and inputs, and no output. It packs a settled call: it encodes the

@@ -65,8 +65,8 @@ type Exception struct {
 }
 
 // A foundException is an exception with the ordinal of its event, by which exceptions
-// are sorted. The State keeps the ones that no later event can remove and computes
-// the others on demand.
+// are sorted. The State stores an exception that no later event can remove, and
+// computes all others on demand.
 type foundException struct {
 	Exception
 	Ordinal int `json:"ordinal"`

@@ -9,11 +9,12 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// History returns a random history of at least n events that keeps every law of calls, so
-// that a projection finds no exception in it: processes, layers, registrations, native and
-// imported sessions, turns, calls with every outcome, permissions, late results, managed
-// outputs, and unknown kinds. After n events it ends open sessions and layers, which adds
-// more. The same seed gives the same history.
+// History returns a random history of at least n events that keeps every law of
+// calls, so that a projection finds no exception in it. It has processes, layers,
+// registrations, native and imported sessions, turns, calls with every outcome,
+// permissions, late results, managed outputs, and unknown kinds. After n events
+// History ends the open sessions and layers, which adds further events. The same seed
+// gives the same history.
 func History(seed uint64, n int) []events.Envelope {
 	g := newGenerator(seed)
 	for len(g.log.Envelopes()) < n {
@@ -23,8 +24,8 @@ func History(seed uint64, n int) []events.Envelope {
 	return g.log.Envelopes()
 }
 
-// A generator appends random events to a log and tracks the state that decides which events
-// may follow.
+// A generator appends random events to a log and tracks the state that decides which
+// events may follow.
 type generator struct {
 	log      *Log
 	process  domain.ProcessID
@@ -76,8 +77,8 @@ const (
 // names lists the names of the tools of a history.
 var names = []domain.Name{"read", "write", "edit", "glob", "grep", "bash"}
 
-// newGenerator returns a generator whose history has a process with an application layer and
-// a location layer.
+// newGenerator returns a generator whose history has a process with an application
+// layer and a location layer.
 func newGenerator(seed uint64) *generator {
 	g := &generator{log: NewLog(seed)}
 	g.process = g.log.Mint.Process()
@@ -119,8 +120,8 @@ func (g *generator) step() {
 	}
 }
 
-// openLayer opens a layer with a placement. The session is zero unless the layer belongs to
-// one.
+// openLayer opens a layer with a placement. session is the session of a session
+// layer, and zero for other layers.
 func (g *generator) openLayer(p domain.Placement, session domain.SessionID) *openLayer {
 	l := &openLayer{id: g.log.Mint.Layer(), placement: p, session: session}
 	e := events.LayerOpened{Layer: l.id, Placement: p, Session: session, Process: g.process}
@@ -133,8 +134,8 @@ func (g *generator) openLayer(p domain.Placement, session domain.SessionID) *ope
 	return l
 }
 
-// register registers one to three random tools in a random layer, and sometimes adds a
-// refused one.
+// register registers one to three random tools in a random layer. It sometimes adds a
+// refused tool.
 func (g *generator) register() {
 	l, ok := pick(g, g.layers)
 	if !ok {
@@ -173,13 +174,14 @@ func (g *generator) replaceLayer() {
 	g.openLayer(l.placement, l.session)
 }
 
-// closeLayer closes a layer and with it its registrations.
+// closeLayer closes a layer, which ends the registrations of the layer.
 func (g *generator) closeLayer(l *openLayer) {
 	g.log.Add(events.LayerStream(l.id), events.LayerClosed{Layer: l.id, Reason: events.ProcessEnded})
 	g.layers = slices.DeleteFunc(g.layers, func(other *openLayer) bool { return other == l })
 }
 
-// addUnknown adds an event of an unknown kind to the stream of the process or of a session.
+// addUnknown adds an event of an unknown kind to the stream of the process or of a
+// session.
 func (g *generator) addUnknown() {
 	stream := events.ProcessStream(g.process)
 	if t, ok := pick(g, g.sessions); ok && g.chance(2) {
@@ -210,10 +212,10 @@ func (g *generator) prompt(t *sessionGen) {
 	g.log.Add(t.stream, events.PromptAdmitted{Message: g.log.Mint.Message(), Text: fmt.Sprintf("do %d things", g.log.Rand.IntN(9))})
 }
 
-// effective returns the tools in effect for a session, in the order of names. A tool of a
-// higher layer hides one of a lower layer, and a later registration hides an earlier one of
-// the same layer. It uses no code of the registry or a projection, so that it is an
-// independent model of both.
+// effective returns the tools in effect for a session, in the order of names. A tool
+// of a higher layer hides a tool of a lower layer, and a later registration hides an
+// earlier one of the same layer. effective uses no code of the registry or of a
+// projection, so that it is an independent model of both.
 func (g *generator) effective(t *sessionGen) []domain.Offered {
 	found := map[domain.Name]domain.Offered{}
 	for _, l := range g.layers {
@@ -235,7 +237,8 @@ func (g *generator) effective(t *sessionGen) []domain.Offered {
 	return offer
 }
 
-// finish settles the open calls, closes every session and every layer and stops the process.
+// finish settles the open calls, closes every session and every layer and stops the
+// process.
 func (g *generator) finish() {
 	for len(g.sessions) > 0 {
 		t := g.sessions[0]

@@ -23,8 +23,8 @@ type Subject[S any] struct {
 // equal if their checkpoints are.
 type Law[S any] = lawtest.Law[Subject[S]]
 
-// Laws returns every law of a projection. Their Correct and Saboteur are nil: they depend on
-// the type of the state.
+// Laws returns every law of a projection. The fields Correct and Saboteur of the laws
+// are nil, because they depend on the type of the state.
 func Laws[S any]() []Law[S] {
 	law := func(name, sentence string, check func(projections.Projection[S], []events.Envelope) error) Law[S] {
 		return Law[S]{Name: name, Sentence: sentence, Verify: func(_ context.Context, s Subject[S]) error {
@@ -71,8 +71,8 @@ func suite() []Law[*tally] {
 	return laws
 }
 
-// cuts returns up to 25 indexes at which a check cuts a history of n events, including 0 and
-// n. It returns every index of a history of at most 24 events.
+// cuts returns up to 25 indexes at which a check cuts a history of n events,
+// including 0 and n. For at most 24 events it returns every index.
 func cuts(n int) []int {
 	const many = 24
 	var at []int
@@ -103,8 +103,9 @@ func encoded[S any](p projections.Projection[S], s S, envelopes []events.Envelop
 	return projections.Pack(s)
 }
 
-// everywhere calls try with each cut. It compares the encoded state that try returns with
-// that of one fold of the whole history.
+// everywhere calls try with each index at which cuts splits the history. It returns
+// an error if the encoded state that try returns differs from the state after one
+// fold of the whole history.
 func everywhere[S any](p projections.Projection[S], history []events.Envelope, try func(cut int) ([]byte, error)) error {
 	want, err := encoded(p, p.Init(), history)
 	if err != nil {

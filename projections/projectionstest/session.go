@@ -35,8 +35,8 @@ func (g *generator) stepSession() {
 	}
 }
 
-// turn adds a turn with the effective tools, of which a rule sometimes hides one, and a reply
-// with up to three calls.
+// turn adds a turn that offers the effective tools, and a reply with up to three
+// calls. A rule sometimes hides one of the tools.
 func (g *generator) turn(t *sessionGen) {
 	t.turn, t.message, t.offer, t.calls = g.log.Mint.Turn(), g.log.Mint.Message(), g.effective(t), nil
 	e := events.TurnMaterialized{Turn: t.turn, Message: t.message, Agent: agent, Model: "m-1", Tools: t.offer}
@@ -61,8 +61,8 @@ func (g *generator) turn(t *sessionGen) {
 	}
 }
 
-// addCall adds a call to the last turn and returns it. Its ID, tool_ and the index i, repeats
-// in other messages. Its tool is sometimes unknown.
+// addCall adds a call to the last turn and returns the call. The call ID is "tool_"
+// and the index i, and so repeats in other messages. The tool is sometimes unknown.
 func (g *generator) addCall(t *sessionGen, i int) domain.Call {
 	c := domain.Call{ID: domain.CallID(fmt.Sprintf("tool_%d", i)), Name: "teleport", Input: json.RawMessage(fmt.Sprintf(`{"n":%d}`, g.log.Rand.IntN(3)))}
 	if g.chance(8) {
@@ -110,8 +110,8 @@ func (g *generator) settleAll(t *sessionGen) {
 	}
 }
 
-// begunOutcome returns a random outcome of a call that has begun: success with probability
-// 2/3.
+// begunOutcome returns a random outcome of a call that has begun. With probability
+// 2/3 it returns success.
 func (g *generator) begunOutcome() domain.Outcome {
 	if !g.chance(3) {
 		return domain.Succeeded
@@ -171,8 +171,8 @@ func (g *generator) request(t *sessionGen, a *callGen) {
 	})
 }
 
-// decide adds the decision about the pending request of the call a, and after an allowed one
-// sometimes a saved approval.
+// decide adds the decision about the pending request of the call a. After a decision
+// that allows the request, it sometimes adds a saved approval.
 func (g *generator) decide(t *sessionGen, a *callGen) {
 	scope, effect := "once", domain.Allow
 	if g.chance(3) {
@@ -211,9 +211,9 @@ func (g *generator) afterEnd(t *sessionGen) {
 	}
 }
 
-// importSession adds an imported session: an observed layer with tools known by name only, one
-// reply in several events, settings, added context, a command, a provider failure and a
-// parent session.
+// importSession adds an imported session with an observed layer of tools known by
+// name only, one reply in several events, settings, added context, a command, a
+// provider failure and a parent session.
 func (g *generator) importSession() {
 	id := g.log.Mint.Session()
 	stream, layer := events.SessionStream(id), g.log.Mint.Layer()

@@ -15,7 +15,7 @@ type DeadLetter struct {
 	Stream   events.Stream   `json:"stream"`
 	Revision events.Revision `json:"revision"`
 	Position events.Position `json:"position"`
-	// Tries counts the attempts, with the ones of earlier retries.
+	// Tries counts the attempts, including those of earlier retries.
 	Tries int `json:"tries"`
 	// LastError is the error of the last attempt.
 	LastError LastError `json:"trouble"`

@@ -285,8 +285,8 @@ func (r *relayRun) acquireSlots(ctx context.Context, p outgoing) error {
 	return nil
 }
 
-// weight returns the byte slots that a record occupies: its size, or all of
-// Policy.Bytes if it is larger.
+// weight returns the number of byte slots that a record occupies: its size, but at
+// most Policy.Bytes.
 func (r *relayRun) weight(p outgoing) int64 { return int64(min(p.size(), r.policy.Bytes)) }
 
 // skip records that the log has no record to publish between the last accepted record

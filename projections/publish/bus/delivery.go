@@ -13,23 +13,23 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A Redelivery sets how often and after which delays an unacknowledged message
-// is redelivered. With the zero Redelivery, a message that is always refused
-// becomes a dead letter after about 40 seconds.
+// A Redelivery sets how often and after which delays an unacknowledged message is
+// redelivered. With the zero Redelivery, which selects the defaults, a message that
+// is always refused becomes a dead letter after about 40 seconds.
 type Redelivery struct {
-	// Refusals is the number of negative acknowledgements after which a message
-	// becomes a dead letter. 0: 400.
+	// Refusals is the number of negative acknowledgements after which a message becomes
+	// a dead letter. The default, for 0, is 400.
 	Refusals int
-	// MinBackoff is the delay before the second redelivery; the first follows
-	// at once. The delay doubles up to MaxBackoff, with a jitter of half of
-	// it. 0: 1 ms and 100 ms.
+	// MinBackoff is the delay before the second redelivery; the first follows at once.
+	// The delay doubles up to MaxBackoff, with a jitter of half of the delay. The
+	// defaults, for 0, are 1 ms and 100 ms.
 	MinBackoff, MaxBackoff time.Duration
-	// AckWait is the time after which an unanswered message is also delivered
-	// to a second subscription, preferably one without the message. An
-	// acknowledgement of an earlier delivery still counts. 0: 30 s.
+	// AckWait is the time after which a message without an answer is also delivered to
+	// a second subscription, preferably to one that has no open delivery of it. An
+	// acknowledgement of an earlier delivery still counts. The default, for 0, is 30 s.
 	AckWait time.Duration
-	// Unanswered is the number of deliveries without an answer within AckWait
-	// after which a message becomes a dead letter. 0: 10.
+	// Unanswered is the number of deliveries without an answer within AckWait after
+	// which a message becomes a dead letter. The default, for 0, is 10.
 	Unanswered int
 }
 
@@ -202,9 +202,9 @@ func (p *pending) expire() {
 	}
 }
 
-// nack closes a delivery that was refused. If it is the latest delivery, the refusal
-// counts. The first such refusal causes no delay; each later one delays the next
-// delivery with backoff.
+// nack closes a refused delivery. Only the refusal of the latest delivery counts.
+// After the first such refusal the message is redelivered at once; each later refusal
+// delays the redelivery with backoff.
 func (p *pending) nack(d *delivery) {
 	if p.drop(d); p.latest != d {
 		return

@@ -13,8 +13,8 @@ import (
 
 // The errors of a Publisher. Callers match them with errors.Is.
 var (
-	// ErrForeign: the file has contents that this package did not write. They are not
-	// changed.
+	// ErrForeign: the file has contents that this package did not write. The Publisher
+	// does not change the file.
 	ErrForeign = errors.New("file does not hold published records")
 	// ErrInUse: another File, in this process or another, has the lock of the file.
 	ErrInUse = errors.New("file is written by another publisher")

@@ -17,8 +17,8 @@ type lockedFile struct {
 	size int64
 }
 
-// isAtPath reports whether the open file is the one at path. It returns false if
-// either cannot be examined.
+// isAtPath reports whether the open file is the file at path. It returns false if one
+// of the two cannot be examined.
 func (h lockedFile) isAtPath(path string) bool {
 	there, err := os.Stat(path)
 	if err != nil {
