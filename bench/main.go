@@ -22,10 +22,10 @@ func main() {
 // the function peers.
 func table() bench.Suite { return bench.Own().With(peers()) }
 
-// peers returns the trials and rows that compare the embedded store with other databases.
-// If package cmd/ledger/bench has a trial of the same name, the contestants are added to
-// that trial, so that all of them run in the same rounds. docs/performance.md discusses
-// the results.
+// peers returns the trials and rows that compare the embedded store with other
+// databases. Some trials have the name of a trial in package cmd/ledger/bench:
+// Suite.With adds their contestants to that trial, so that all of them run in the same
+// rounds. docs/performance.md discusses the results.
 func peers() bench.Suite {
 	ledger := func(r bench.Reading) bench.Score { return bench.Score{Contestant: "ledger", Reading: r} }
 	rate := func(contestant string) bench.Score { return bench.Score{Contestant: contestant, Reading: bench.Rate} }

@@ -107,9 +107,9 @@ func (p *pebbleDB) commit(events []bench.PendingEvent) error {
 func (p *pebbleDB) Close() error { return errors.Join(p.GroupCommitter.Close(), p.db.Close()) }
 
 // scanPebble returns a contestant that reads every record of a history with a Pebble
-// iterator. It opens the database of the store read-only and reads the same keys and
-// values as the store, without decoding them. The first round and later ones share
-// the block cache.
+// iterator. It opens the database of the embedded store read-only and reads the same
+// keys and values as that store, without decoding them. All rounds share one block
+// cache.
 func scanPebble(ctx context.Context, g *bench.Ground) (bench.Rig, error) {
 	dir, err := g.History(ctx)
 	if err != nil {

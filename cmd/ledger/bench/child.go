@@ -30,8 +30,8 @@ var tasks = map[string]func(ctx context.Context, g *Ground) (Sample, error){
 	"memory-caches":  caches,
 }
 
-// command returns the command that runs a task in dir in another process, at the
-// scale of this run. The caller starts it and waits for it.
+// command returns an exec.Cmd that runs a task on the folder dir in another process, at
+// the scale of this run. The caller starts the process and waits for it.
 func (g *Ground) command(ctx context.Context, task, dir string) *exec.Cmd {
 	args := append(append([]string{}, g.bench.child...), task, dir, strconv.FormatFloat(g.bench.scale, 'g', -1, 64))
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)

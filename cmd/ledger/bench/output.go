@@ -103,9 +103,9 @@ func writeFile(dir, name string, text []byte) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// besideOutput returns the Open function of a contestant of eight writers that
-// append while an output of size bytes, scaled, is written. With size 0 no output is
-// written, and the writers append for a second.
+// besideOutput returns the Open function of a contestant with eight writers, which
+// append while an output of size bytes, multiplied by the scale of the run, is written.
+// If size is 0, no output is written, and the writers append for a second.
 func besideOutput(size int64) func(context.Context, *Ground) (Rig, error) {
 	const writers = 8
 	return func(ctx context.Context, g *Ground) (Rig, error) {

@@ -103,8 +103,9 @@ type Suite struct {
 	Rows   []Row
 }
 
-// With returns a suite with the trials and the rows of t and more. If both have a trial
-// of the same name, the result has one trial with the contestants of both.
+// With returns a suite with the trials and the rows of both suites, t and the parameter
+// more. If both suites have a trial of the same name, the result has one trial with the
+// contestants of both trials.
 func (t Suite) With(more Suite) Suite {
 	sum := Suite{Trials: slices.Clone(t.Trials), Rows: slices.Concat(t.Rows, more.Rows)}
 	for _, trial := range more.Trials {

@@ -113,8 +113,9 @@ func newBench(c Config, scale float64) (*bench, error) {
 	return b, err
 }
 
-// chosen returns the rows whose ID matches only, or all rows if only is nil. It also
-// returns the trials of these rows, with only the contestants that the rows compare.
+// chosen returns the rows of t whose ID matches the pattern in the parameter only, or
+// all rows if the pattern is nil. It also returns the trials of these rows, with no
+// other contestants than those that the rows compare.
 func (t Suite) chosen(only *regexp.Regexp) (trials []Trial, rows []Row) {
 	for _, r := range t.Rows {
 		if only == nil || only.MatchString(r.ID) {

@@ -109,11 +109,11 @@ func (c Config) printDeadLetters(state publish.ConsumerState) {
 	c.Table(t)
 }
 
-// Retry requests that dead letters of the consumer name are published again: those at
-// the given positions, or all of them if positions is empty. A running consumer
-// publishes them within about a second, and a stopped consumer at its next run. If a
-// position has no dead letter, Retry returns a not-found fault, but it still records the
-// request for the other positions.
+// Retry requests that dead letters of the consumer name are published again: the dead
+// letters at the given positions, or all dead letters if positions is empty. A running
+// consumer publishes them within about a second, and a stopped consumer at its next run.
+// If a position has no dead letter, Retry returns a not-found fault, but still records
+// the request for the other positions.
 func Retry(ctx context.Context, c Config, s *stores.Store, name string, positions []events.Position) error {
 	n, err := c.Relay(s).Retry(ctx, name, positions...)
 	if err != nil {

@@ -26,10 +26,10 @@ type candidate[T any] struct {
 }
 
 // pick returns the candidate that an ID identifies, by a whole name or a shortened one;
-// case does not matter. A whole name takes precedence over a shortened one. all are the
-// candidates in the order of the log, and the ID @last identifies the last of them. An
-// empty or ambiguous ID is a usage error, and an unknown ID a not-found error. noun is
-// the kind of candidate in the texts of these errors.
+// case does not matter. A whole name takes precedence over a shortened one. The slice
+// all holds the candidates in the order of the log, and the ID @last identifies the last
+// candidate. An empty or ambiguous ID is a usage error, and an unknown ID a not-found
+// error. noun is the kind of candidate in the texts of these errors.
 func pick[T any](noun, id string, all []candidate[T]) (value T, err error) {
 	switch {
 	case id == "":

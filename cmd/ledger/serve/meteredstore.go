@@ -145,8 +145,8 @@ type storeCounters struct {
 	Lag         uint64          `json:"lag"`            // records between Head and the slowest follower
 }
 
-// counters returns a snapshot. The counters are read one after another, so that appends
-// in between can make them differ by a few.
+// counters returns a snapshot of the counters. It reads one counter after another, so an
+// append during the call may be in some counters and not in others.
 func (m *meteredStore) counters() storeCounters {
 	r := storeCounters{Head: m.Head(), Appends: m.appends.Load(), Records: m.records.Load(), Failed: m.failed.Load()}
 	m.mu.Lock()

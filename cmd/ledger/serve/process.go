@@ -266,7 +266,7 @@ func perSecond(n int64, seconds float64) float64 {
 }
 
 // drain shuts the servers down. It waits for requests in flight for the duration --drain
-// and then cancels them, which is no error. It goes on if ctx ends.
+// and then cancels them, which is no error. The end of ctx does not shorten this wait.
 func (s *serverProcess) drain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), s.Drain, errDrain)
 	defer cancel()

@@ -65,8 +65,8 @@ func (w *progressPrinter) during(ctx context.Context, s *stores.Store, work func
 	return err
 }
 
-// handleAll handles the events of the session after revision w.handled, in order. It
-// prints them only if print is set.
+// handleAll calls handle, in order, for the events of the session after revision
+// w.handled. It prints their lines only if the parameter print is set.
 func (w *progressPrinter) handleAll(envelopes func(func(events.Envelope, error) bool), print bool) error {
 	for v, err := range envelopes {
 		if err != nil {

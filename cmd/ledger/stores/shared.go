@@ -28,9 +28,9 @@ func (o *Opener) OpenSharedFolder(ctx context.Context, dir string) (*Store, erro
 	return o.openShared(ctx, s, cfg)
 }
 
-// openServed opens the store in a folder for reading, as a client of the process that has
-// its lock. If that process ends and no other has the lock, the Store reads the files of
-// the folder without recovering them.
+// openServed opens the store in a folder for reading, as a client of the process that
+// has the folder's lock. If that process ends and no other process has the lock, the
+// Store reads the files of the folder without recovering the sessions of dead processes.
 func (o *Opener) openServed(ctx context.Context, dir string) (*Store, error) {
 	s := &Store{Name: dir, ClaimsDir: filepath.Join(dir, claimsName), Shared: true}
 	cfg := o.sharing()

@@ -158,8 +158,8 @@ func (d *callDetail) apply(v events.Envelope) bool {
 	return false
 }
 
-// applyReply reports whether the reply asked for the call. If it did and d.Input is nil,
-// applyReply sets d.Input to the input in the reply.
+// applyReply reports whether the reply e contains the call. If e contains the call and
+// d.Input is nil, applyReply sets d.Input to the input in e.
 func (d *callDetail) applyReply(e events.ReplyReceived) bool {
 	for _, asked := range e.Calls {
 		if asked.ID == d.Call {
