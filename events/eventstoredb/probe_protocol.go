@@ -48,9 +48,9 @@ const (
 )
 
 // checkProtocol connects to an address and returns nil if the server speaks HTTP/2,
-// with TLS if tlsConfig is not nil. It sends no request. It returns ErrUnreachable
-// for a server that does not connect or is silent, ErrTLS if one side alone uses TLS,
-// ErrCertificate for a rejected certificate, and ErrForeign for another protocol.
+// with TLS if tlsConfig is not nil. It sends no request. It returns ErrUnreachable if
+// no connection can be opened or the server is silent, ErrTLS if one side alone uses
+// TLS, ErrCertificate for a rejected certificate, and ErrForeign for another protocol.
 func (v ProbeConfig) checkProtocol(ctx context.Context, address string, tlsConfig *tls.Config) error {
 	conn, err := v.dial(ctx, address)
 	if err != nil {

@@ -27,9 +27,9 @@ import (
 // Each response also has the server's time and narrows the bounds of its clock.
 const versionQueries = 8
 
-// dateWidth is the greatest age of a Date header: how far the clock of the server can
-// be ahead of it. The header has whole seconds, and Kestrel, the HTTP server of
-// EventStoreDB, renews it once a second.
+// dateWidth is the greatest difference between the clock of a server and the Date
+// header that the server sends. The header has whole seconds, and Kestrel, the HTTP
+// server of EventStoreDB, renews it once a second.
 const dateWidth = 2 * time.Second
 
 // queryNode sets the version, the clock and the cluster members of n. It returns

@@ -39,9 +39,9 @@ type Config struct {
 	// before.
 	MaxAppend int
 	// RetryTimeout limits the retries of a call while no server answers. 0:
-	// DefaultRetryTimeout. A call waits longer for a search for a node in progress,
-	// which takes up to twice gossipTimeout for each node. Appends that may have been
-	// stored and followers retry until their context ends.
+	// DefaultRetryTimeout. If a search for a node is in progress, a call waits until
+	// the search ends, which takes up to twice gossipTimeout for each node. Followers,
+	// and appends that may have been stored, retry until their context ends.
 	RetryTimeout time.Duration
 	// RootCAs replace the certificates of the connection string. Nil: the
 	// certificates of the connection string, or the system's certificates.

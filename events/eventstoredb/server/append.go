@@ -38,8 +38,8 @@ type clientAppend struct {
 	foreign bool
 }
 
-// An expectedRevision is a caller's condition on the length of a stream. At most
-// one of any and exists is set.
+// An expectedRevision is a caller's condition on the length of a stream. At
+// most one of the fields any and exists is set.
 type expectedRevision struct {
 	// any accepts every length; exists accepts every length but 0.
 	any, exists bool

@@ -159,10 +159,10 @@ func (s *Server) at(ctx context.Context, q readRequest) iter.Seq2[events.Entry, 
 }
 
 // justBefore returns the largest position whose commit part is smaller than
-// that of p. The protocol's reads begin at a position, and a scan begins after
-// one, so a scan for a read at p begins after justBefore(p). It may also yield
-// entries before p, with the same commit part and a smaller prepare part; the
-// caller skips them.
+// that of p. A read of the protocol begins at a position, and a scan of the
+// store begins after one. For a read at p, the server therefore scans after
+// justBefore(p). The scan may also yield entries before p, with the same commit
+// part and a smaller prepare part; the caller skips them.
 func justBefore(p events.Position) events.Position {
 	commit, _ := p.Parts()
 	if commit == 0 {

@@ -45,9 +45,9 @@ func codeOf(err error) codes.Code {
 	return codes.Internal
 }
 
-// uncertainStatus returns the status of a failed append. For an error that leaves
-// open whether the records were written, it is ABORTED, which clients treat as a
-// timed-out write: they may repeat the append.
+// uncertainStatus returns the status of a failed append. If the error leaves
+// open whether the records were written, the status is ABORTED. Clients treat
+// ABORTED as a timed-out write, and may repeat the append.
 func uncertainStatus(err error) error {
 	if code := codeOf(err); code != codes.Internal {
 		return status.Error(code, err.Error())

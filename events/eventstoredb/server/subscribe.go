@@ -202,8 +202,8 @@ func (u *subscriber) message(ctx context.Context, e events.Entry) (*streams.Read
 	return u.server.message(ctx, u.readRequest, e)
 }
 
-// passed sends a checkpoint at the position that the store reports. It is a
-// callback of FollowEvery.
+// passed is a callback of FollowEvery: it sends a checkpoint at the position
+// that the store reports.
 func (u *subscriber) passed(at events.Position) {
 	if u.sendErr == nil {
 		u.sendErr = u.checkpoint(at)
@@ -265,8 +265,9 @@ func (u *subscriber) stamp(field protowire.Number) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(nil, field, protowire.BytesType), now)
 }
 
-// caughtUp sends CaughtUp, after a checkpoint if the subscription has a filter.
-// It is a callback of the store, and stops the subscription if a send fails.
+// caughtUp is a callback of the store: it sends CaughtUp, and before it a
+// checkpoint if the subscription has a filter. If a send fails, it stops the
+// subscription.
 func (u *subscriber) caughtUp(at events.Position) {
 	if u.caughtUpSent && !u.everyCaughtUp || u.sendErr != nil {
 		return

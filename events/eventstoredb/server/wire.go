@@ -119,8 +119,8 @@ func streamIdentifier(s events.Stream) *shared.StreamIdentifier {
 var firstTick, lastTick = time.Unix(0, math.MinInt64).Unix(), time.Unix(0, math.MaxInt64).Unix()
 
 // ticks returns a time in units of 100 ns since 1970, as clients parse the
-// creation time of an event. It clamps a time that clients cannot represent to
-// the nearest one that they can.
+// creation time of an event. A time that clients cannot represent becomes the
+// nearest time that they can represent.
 func ticks(t time.Time) int64 {
 	seconds := min(max(t.Unix(), firstTick+1), lastTick-1)
 	return seconds*1e7 + int64(t.Nanosecond()/100)

@@ -45,8 +45,8 @@ type backend struct {
 	// client is the connection to the holder. Nil: this process is the holder, or reads
 	// the folder while there is no holder.
 	client *Client
-	// gone ends with errGone when the backend is lost, and with events.ErrClosed when
-	// the Store closes.
+	// gone is a context that ends, with the cause errGone, when the backend is lost,
+	// and with the cause events.ErrClosed when the Store closes.
 	gone context.Context
 	// end ends gone. Only the first call has an effect.
 	end context.CancelCauseFunc
@@ -132,10 +132,11 @@ func (b *backend) withContext(ctx context.Context, limited bool) (context.Contex
 // unresponsive when it continues.
 const (
 	tick = heartbeatInterval / 2
-	// After stoppedTicks without a heartbeat, a holder that is stopped by a signal is
-	// reported to Config.Waiting.
+	// stoppedTicks is the number of ticks without a heartbeat after which
+	// Config.Waiting is called for a holder that a signal has stopped.
 	stoppedTicks = 6
-	// After silentTicks without a heartbeat, a running holder is reported.
+	// silentTicks is the number of ticks without a heartbeat after which Config.Waiting
+	// is called for a holder that runs.
 	silentTicks = 16
 )
 

@@ -95,8 +95,8 @@ func (s *Store) yield(b *backend) {
 	b.end(errGone)
 }
 
-// yields reports whether this process gave the folder up less than a yieldPeriod ago,
-// and so must not take the lock.
+// yields reports whether this process gave the folder up less than yieldPeriod ago. It
+// must then not take the lock.
 func (s *Store) yields() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

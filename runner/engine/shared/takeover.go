@@ -101,10 +101,11 @@ func inUse(err error) bool {
 	return errors.Is(err, events.ErrInUse) || errors.Is(err, outputs.ErrInUse)
 }
 
-// tryBackend makes one attempt to get a backend: it takes the lock or, if another
-// process has it, connects to that process. alone reports that the process with the
-// lock does not share the folder. After an events.ErrInUse, an outputs.ErrInUse or an
-// ErrNoResponse another attempt may succeed.
+// tryBackend makes one attempt to get a backend. It takes the lock of the folder, or
+// opens the folder by Config.ReadOnly if this process only reads. If another process
+// has the lock, tryBackend connects to that process. The result alone is true if that
+// process does not share the folder, or not with this user. After an events.ErrInUse,
+// an outputs.ErrInUse or an ErrNoResponse another attempt may succeed.
 func (s *Store) tryBackend(ctx context.Context) (b *backend, alone bool, err error) {
 	// The lock decides and not the endpoint file: a copy of a folder has the endpoint of
 	// the original's holder, and a killed process leaves its endpoint.

@@ -92,9 +92,10 @@ func (l *Limiter) Stats() Stats {
 	return Stats{Open: l.mu.open, Unauthenticated: l.mu.unauthenticated, Refused: l.refused.Load()}
 }
 
-// Listener returns a listener that counts the connections of another one, and
-// owns it: closing the returned listener closes the other. Refused connections
-// are closed and not returned from Accept.
+// Listener returns a listener that counts the connections of the given
+// listener. It owns the given listener: to close the returned one closes both.
+// Accept of the returned listener closes refused connections and does not
+// return them.
 func (l *Limiter) Listener(at net.Listener) net.Listener { return &listener{at, l} }
 
 // A listener admits the connections of another listener. Its Accept returns each
@@ -163,10 +164,11 @@ func (l *Limiter) Shed() {
 	}
 }
 
-// displaceLocked stops counting the oldest connection of the network with the
-// most unauthenticated connections, and returns it for the caller to close after
-// it has released mu. It returns nil if all connections are authenticated. It
-// takes time in proportion to the networks.
+// displaceLocked chooses the oldest connection of the network with the most
+// unauthenticated connections. It stops counting that connection and returns
+// it; the caller closes it after releasing mu. displaceLocked returns nil if
+// all connections are authenticated. It takes time in proportion to the number
+// of networks.
 func (l *Limiter) displaceLocked() *Conn {
 	var longest *list.List
 	for _, queue := range l.mu.origins {

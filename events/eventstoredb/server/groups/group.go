@@ -34,8 +34,8 @@ type message struct {
 	due time.Time
 	// settled is set once. It lets advanceLocked move the checkpoint over the message.
 	settled bool
-	// replayed is set if the message comes from Replay, so its entry is recorded
-	// as parked.
+	// replayed is set if the message comes from Replay. Its entry is then
+	// recorded as parked.
 	replayed bool
 	// reason is the text with which the entry is parked.
 	reason string
@@ -77,8 +77,9 @@ type Group struct {
 	stop chan struct{}
 	// goroutines are the reader and the persister.
 	goroutines sync.WaitGroup
-	// writing serializes appends to the group's stream, which name its length. It
-	// is locked before mu, and held while the store is called.
+	// writing serializes appends to the group's stream, since each append names
+	// the length of the stream. It is locked before mu, and held while the
+	// store is called.
 	writing sync.Mutex
 	mu      struct {
 		sync.Mutex
@@ -182,8 +183,8 @@ func (g *Group) close(why error) {
 	g.goroutines.Wait()
 }
 
-// fail ends the group with an error of the store, as ErrStopped. It does not join
-// the goroutines, because they call it.
+// fail ends the group with ErrStopped, which wraps err, an error of the store.
+// It does not join the goroutines, because they call fail.
 func (g *Group) fail(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
