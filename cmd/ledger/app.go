@@ -68,9 +68,9 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return exit
 }
 
-// settings sets the format, the color mode, the lease and the timeout to their defaults,
-// or to the values of their environment variables. Cobra applies the flags later, so a
-// flag takes precedence.
+// settings sets the defaults of the format, the color mode and the lease. It then sets
+// the format, the lease and the timeout from the environment variables that have a
+// value. Cobra applies the flags later, so a flag takes precedence.
 func (a *app) settings() error {
 	a.Format, a.Color = render.AsTable, render.ColorAuto
 	a.lease = runner.DefaultLease

@@ -54,9 +54,9 @@ func (at Address) nodes() (remote.Config, error) {
 	return c, nil
 }
 
-// credentials returns the decoded user and password in a text of the form
-// USER:PASSWORD@HOST,HOST…. It returns two empty strings if the text has no @. The hosts
-// begin after the last @.
+// credentials returns the decoded user and password in USER:PASSWORD@HOST,HOST and so
+// on. It returns two empty strings if the text has no @. The hosts begin after the last
+// @.
 func credentials(hosts string) (user, password string) {
 	i := strings.LastIndex(hosts, "@")
 	if i < 0 {
