@@ -22,12 +22,12 @@
 //   - A call is identified by its reply and its call ID, because the format reuses call
 //     IDs.
 //
-// The file does not say which tools a turn offered: each tool is recorded as observed,
-// by its name, in a layer of the session, and each turn offers the tools that it
-// called. A result without a call in the file is recorded as the settlement of an
-// unknown call. A call is recorded as begun if its result or its progress shows that
-// it ran. Its outcome is read from the text of the result, because the format has no
-// other sign.
+// The file does not say which tools a turn offered. The import records each tool as
+// observed, by its name, in a layer of the session; a turn offers the tools that its
+// reply calls. It records a result without a call in the file as the settlement of an
+// unknown call, and a call as begun if its result or its progress shows that the tool
+// ran. It reads the outcome of a call from the text of the result, because the format
+// has no other sign.
 //
 // Text that the program wrote in place of the user is recorded as context, and
 // commands and hooks as commands; neither is a prompt.
@@ -40,14 +40,14 @@
 //   - Importing a file again adds no event, and importing a file that has grown adds
 //     the rest. If a reply on record has grown, a further ReplyReceived of the same
 //     message adds the rest of its text, calls and tokens, and a further
-//     TurnMaterialized of the same turn adds their tools.
+//     TurnMaterialized of the same turn adds the tools of these calls.
 //   - A settled call is not settled again: another settlement of it is recorded as
 //     late.
 //   - The whole lines of a damaged file are imported, and the report lists every other
 //     line with the reason.
 //   - The report counts ignored records by kind and lists each text that was cut to a
 //     limit by its line. A text over the limit does not affect other texts.
-//   - A sub-agent finds its parent, also if its file is imported first.
+//   - A sub-agent finds its parent, also if the file of the sub-agent is imported first.
 //   - A model or location that an opening event lacks is recorded once a file has it.
 //   - The other agent can store a large output in a file of its own. The settlement
 //     then has the text that replaces the output in the session file, and its detail
@@ -62,9 +62,9 @@
 //
 // # Errors
 //
-// [ErrForeign]: the file is not of the format. [ErrContradicted]: the file contradicts
-// an event on record. Other errors come from the reader or the ledger, and
-// events.ErrConflict is one if another program appends at the same time.
+// [ErrForeign]: the file is not of the format. [ErrContradicted]: the file
+// contradicts a recorded event. [events.ErrConflict]: another program appended at the
+// same time. Other errors come from the reader or the ledger.
 //
 // The package leaves storage to the ledger and the laws of calls to the projection
 // that folds them. The promises are checked in promises_test.go.

@@ -5,10 +5,10 @@ import (
 	"iter"
 )
 
-// A callStore holds all calls by number, in the order of their first event. Most
-// calls of a long log are settled and rarely read. The store therefore keeps an
-// unsettled call as a record, and packs a settled call: it encodes the call into a
-// page.
+// A callStore holds all calls by call number, which follows the order of their first
+// event. Most calls of a long log are settled and rarely read. The store therefore
+// keeps only unsettled calls as records. It packs a settled call, that is, it encodes
+// the call into a page.
 //
 //   - The fold of an event checks out the calls that it changes ([State.checkOut]). A
 //     packed call is decoded into a record, which replaces the packed one.

@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// TryLock locks a file until it is closed or the process ends, and reports
-// whether it did. It returns false without waiting if another descriptor, in
-// this process or another, holds the lock.
+// TryLock locks a file until the file is closed or the process ends. The boolean
+// reports whether the file is now locked. If another descriptor, in this process or
+// another, holds the lock, TryLock returns false without waiting.
 func TryLock(file *os.File) (bool, error) {
 	err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {

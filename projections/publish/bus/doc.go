@@ -11,18 +11,18 @@
 // with headers if the message has metadata, and encoding if the data are
 // base64.
 //
-// The subscribers of a group share the messages of a topic, and each group
-// receives all of them, older ones included. The offset of a group, a revision, is
-// the checkpoint bus/GROUP/TOPIC. The [DeadLetterMessage] list of a group is the stream
-// deadletter-GROUP/TOPIC: which message, why, and its later redelivery. The
-// message itself stays in its topic.
+// The subscribers of a group share the messages of a topic, and each group receives
+// all messages, also those published before the group existed. The offset of a group,
+// a revision, is the checkpoint bus/GROUP/TOPIC. The stream deadletter-GROUP/TOPIC
+// lists the dead letters of a group, each a [DeadLetterMessage] with the reason and
+// any later redelivery. The message itself stays in its topic.
 //
 // # Promises
 //
 //   - The messages of one call of Publish are durable when it returns. They are
 //     appended together, in order, or not at all.
-//   - A group receives the messages of a topic in order, one at a time: the next
-//     after a subscriber acknowledged the one before.
+//   - A group receives the messages of a topic in order, one at a time: each message
+//     after a subscriber acknowledged the previous message.
 //   - A refused message (Nack), or one whose subscription ended, is redelivered
 //     at once, and after further refusals with exponential backoff. Later
 //     messages wait for it.
@@ -36,17 +36,17 @@
 //   - A message arrives with the UUID, payload and metadata with which it was
 //     published.
 //
-// An acknowledgement survives a kill. A power cut can lose the last ones, and
-// their messages are redelivered. Refusals are counted in memory, since the
-// first delivery of the process.
+// An acknowledgement survives a kill. A power cut can lose the last acknowledgements,
+// and their messages are redelivered. Refusals are counted in memory, since the first
+// delivery of the process.
 //
 // # Concurrency
 //
-// All types are safe for concurrent use. Each subscription has a goroutine that
-// ends with its context; Close of the Subscriber joins it. The goroutine of one
-// subscription in a group dispatches to all of them. A group is served by one Bus
-// at a time: two of them would each deliver every message. The lock of a topic
-// is held during an append.
+// All types are safe for concurrent use. Each subscription has a goroutine that ends
+// with the context of the subscription; Close of the Subscriber joins the goroutine.
+// The goroutine of one subscription in a group dispatches to all of them. Only one
+// Bus at a time may serve a group: two would each deliver every message. The lock of
+// a topic is held during an append.
 //
 // # Errors
 //

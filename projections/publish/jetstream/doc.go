@@ -5,8 +5,9 @@
 // the subjects of a topic, and returns a [Publisher], which implements watermill's
 // interface of that name. The topic of a record is the subject of its message. The
 // UUID is also the header Nats-Msg-Id, by which the server drops repeated messages
-// within the deduplication window, ten minutes in a stream that Open creates. The
-// headers are the ones of watermill's NATS marshaler, which can read them. A URL is
+// within the deduplication window. In a stream that Open creates, this window is ten
+// minutes. The headers are those of watermill's NATS marshaler, which can read such
+// messages. A URL is
 //
 //	nats://[USER[:PASSWORD]@ | TOKEN@]HOST[:PORT][?creds=FILE][&ca=FILE][&stream=NAME]
 //	tls://…
@@ -24,7 +25,7 @@
 //   - Every topic is a subject that can be published to, and not a pattern.
 //   - Errors contain no credentials.
 //
-// Durability after the acknowledgement is up to the server: one with
+// The durability of an acknowledged message depends on the server: a server with
 // sync_interval: always loses no message in a power cut.
 //
 // # Concurrency
