@@ -235,8 +235,8 @@ func (s *Store) Node() string {
 	return ""
 }
 
-// Before returns the earlier holders that were killed and whose work is not recovered
-// yet. It returns nil if this process is not the holder.
+// Before returns the killed holders whose work was not recovered when this process
+// became the holder. It returns nil if this process is not the holder.
 func (s *Store) Before() []domain.ProcessID {
 	if h := s.owned(); h != nil {
 		return h.before
@@ -244,8 +244,9 @@ func (s *Store) Before() []domain.ProcessID {
 	return nil
 }
 
-// Recovered removes the killed holders from the endpoint. The caller has recovered
-// their work. Recovered has no effect if this process is not the holder any more.
+// Recovered removes the killed holders, which Before returns, from the endpoint. The
+// caller has recovered their work. Recovered has no effect if this process is not the
+// holder any more.
 func (s *Store) Recovered() error {
 	if h := s.owned(); h != nil {
 		return h.holder.UpdateEndpoint(func(e *Endpoint) { e.Before = nil })
