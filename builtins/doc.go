@@ -37,7 +37,7 @@
 //   - A page that read returns fits in the default limits of an output. Memory is
 //     bounded by one page, wherever it lies in the file.
 //   - glob and grep return the same results in the same order with and without
-//     ripgrep. They omit files that a .gitignore, .ignore or .rgignore of the
+//     ripgrep. They omit files that a .gitignore, .ignore or .rgignore in the
 //     workspace excludes, inside and outside a git repository. The directory that
 //     a call names is searched even if it is excluded.
 //   - The output of a command that was ended by a timeout or an interruption is

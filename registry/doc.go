@@ -5,7 +5,8 @@
 // the application, one location or one session. Within a layer the latest
 // registration of a name is in effect, and closing a scope reveals the
 // registration that it hid. [Layers] manages the layers of a process, and a
-// [Registry] overlays some of them: a higher layer hides the names of a lower.
+// [Registry] overlays some of them: a higher layer hides the same names in the
+// layers below it.
 //
 // [Registry.Materialize] fixes the offer of one turn as a [Materialization]. The
 // offer holds the identity of each registration and not its tool, so that a later
@@ -37,20 +38,21 @@
 //
 // Hooks, codecs, executors, presentations, the methods of the errors that they
 // return, and [Outputs.Keep] run on their own goroutines. After the context of a
-// call ends, Settle waits for each at most for the grace period of the [Config]
-// and then leaves it behind: Settle drops its result, or records it as late if it
-// is the tool's. [Layers.Wait] waits for goroutines that were left behind. A panic
-// is a defect of the call; in Keep it is a retention failure. Settle calls the
-// Journal and [Outputs.Confirm] on its own goroutine, so these must return when
-// their context ends.
+// call ends, Settle waits for each goroutine at most for the grace period of the
+// [Config] and then leaves it behind. Settle then drops the result, except that it
+// records the result of a tool as late. [Layers.Wait] waits for goroutines that
+// were left behind. A panic is a defect of the call; a panic in Keep is a retention
+// failure. Settle calls the Journal and [Outputs.Confirm] on its own goroutine, so
+// these must return when their context ends.
 //
 // # Concurrency
 //
 // All types are safe for concurrent use. Settle starts one goroutine for each
 // piece of foreign code and joins it or leaves it to Layers.Wait; a timer for the
-// grace period ends with Settle. The order of locks is: the scope's, its layer's,
-// that of Layers. A layer's lock is held while its stream is appended to. No lock
-// is held while a tool, a hook, a journal or an output store is called.
+// grace period ends with Settle. Locks are acquired in this order: the lock of the
+// scope, of its layer, of Layers. A layer's lock is held while its stream is
+// appended to. No lock is held while a tool, a hook, a journal or an output store
+// is called.
 //
 // # Errors
 //

@@ -44,7 +44,7 @@
 //     nothing.
 //   - A question shows the operation that it approves: the text of Ask.Preview with
 //     its size, and the patterns that the answer "always" allows. The text is recorded.
-//   - An ask whose asker is interrupted leaves no pending request. The request
+//   - An ask whose call is interrupted leaves no pending request. The request
 //     stays on record without a decision, and the end of its call closes it.
 //   - An unknown agent is denied every action.
 //

@@ -10,8 +10,8 @@
 //
 //   - Standard output and standard error are one stream, in the order in which
 //     they were written.
-//   - A Capture keeps the first and the last half of the limit and counts the bytes
-//     that it lost between them.
+//   - A Capture keeps the beginning and the end of the output, each up to half of
+//     the limit, and counts the bytes that it lost between them.
 //   - When the timeout expires or the context ends, the process group gets SIGTERM,
 //     and SIGKILL after the grace period. The RunResult holds the output until then.
 //   - When Run returns, every process of the group has been killed.

@@ -26,10 +26,10 @@
 //     the old one, with setuid, setgid and sticky, and on Linux its access control
 //     list and other extended attributes.
 //   - A file with several hard links is overwritten in place, so that all names keep
-//     the same content. So is a file whose owner or attributes a new file cannot
-//     have, or in whose directory no file can be created. Such a write is not
-//     atomic: readers can see a part of it, also after a crash. The file is extended
-//     first, so that a full disk does not lose the old content.
+//     the same content. A file is also overwritten in place if a new file cannot
+//     have its owner or attributes, or cannot be created in its directory. Such a
+//     write is not atomic: readers can see a part of it, also after a crash. The
+//     file is extended first, so that a full disk does not lose the old content.
 //   - Writes to one canonical path through one Root are serialized. Writes to
 //     different paths run concurrently.
 //   - If several replacements expect the same content, one succeeds.
