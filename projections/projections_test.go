@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"regexp"
 	"slices"
@@ -444,6 +445,72 @@ func TestACheckpointThatIsNotSavedCostsNoAnswer(t *testing.T) {
 		t.Errorf("the answer holds %d prompts, want %d", len(got), len(want))
 	}
 }
+
+// A breakingStore is a store whose reads of all records fail after the first n.
+type breakingStore struct {
+	events.Store
+	n int
+}
+
+// errBroken is the error with which the reads of a breakingStore end.
+var errBroken = errors.New("store is broken")
+
+// ReadAll yields the first n records and then errBroken.
+func (s breakingStore) ReadAll(ctx context.Context, after events.Position) iter.Seq2[events.Entry, error] {
+	return func(yield func(events.Entry, error) bool) {
+		n := 0
+		for e, err := range s.Store.ReadAll(ctx, after) {
+			if n++; n > s.n {
+				yield(events.Entry{}, errBroken)
+				return
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// If the log fails after a checkpoint could not be saved, the error is no ErrCheckpoint:
+// the view is not current, and Current returns no state of a part of the log.
+func TestAFailedFoldIsNoFailedCheckpoint(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(1)
+		d.prompt(t, 5000)
+		slow := prompts(1)
+		apply := slow.Apply
+		slow.Apply = func(s *titles, v events.Envelope) *titles {
+			time.Sleep(time.Second) // so that a checkpoint is due on the way
+			return apply(s, v)
+		}
+		broken := events.NewLedger(breakingStore{d.store, 4500}, nil, time.Now)
+		saves := &countedFull{}
+		if s, err := projections.Current(t.Context(), slow, broken, saves); !errors.Is(err, errBroken) || s != nil {
+			t.Errorf("Current = a state: %t, %v, want errBroken and no state", s != nil, err)
+		}
+		if saves.n == 0 {
+			t.Error("no checkpoint was tried before the log failed")
+		}
+		for name, fold := range map[string]func(*projections.View[*titles]) error{
+			"Refresh": func(v *projections.View[*titles]) error { return v.Refresh(t.Context()) },
+			"Rebuild": func(v *projections.View[*titles]) error { return v.Rebuild(t.Context(), nil) },
+		} {
+			err := fold(projections.NewView(slow, broken, saves))
+			if !errors.Is(err, errBroken) || errors.Is(err, projections.ErrCheckpoint) {
+				t.Errorf("%s = %v, want errBroken and no ErrCheckpoint", name, err)
+			}
+		}
+	})
+}
+
+// A countedFull is a full that counts the saves.
+type countedFull struct {
+	full
+	n int
+}
+
+func (c *countedFull) SaveCheckpoint(context.Context, string, []byte) error { c.n++; return errFull }
 
 // Refresh returns ErrRunning during Run, and works after it.
 func TestOneGoroutineFoldsAtATime(t *testing.T) {

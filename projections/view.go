@@ -125,8 +125,9 @@ func (v *View[S]) Run(ctx context.Context) error {
 
 // Refresh folds all events up to the end that the log has when Refresh is called. It
 // starts at the same position as Run and saves checkpoints by the same rules, but it
-// does not save one merely because it returns. After an error that is only an
-// ErrCheckpoint, the view is current.
+// does not save one merely because it returns. After an ErrCheckpoint the view is
+// current; after any other error it is not. If the log fails, Refresh returns that error
+// and no ErrCheckpoint.
 func (v *View[S]) Refresh(ctx context.Context) error {
 	if !v.folding.TryLock() {
 		return v.running()
@@ -134,8 +135,11 @@ func (v *View[S]) Refresh(ctx context.Context) error {
 	defer v.folding.Unlock()
 	v.loadCheckpoint(ctx)
 	unsaved, err := v.catchUp(ctx, nil)
-	if err != nil || !v.due(caughtUp) {
-		return errors.Join(err, unsaved)
+	if err != nil {
+		return err // without unsaved: the view is not current
+	}
+	if !v.due(caughtUp) {
+		return unsaved
 	}
 	return v.save(ctx)
 }
@@ -143,8 +147,8 @@ func (v *View[S]) Refresh(ctx context.Context) error {
 // Rebuild discards the state, folds the log from its beginning to its present end
 // without a checkpoint, and saves a checkpoint. If progress is not nil, Rebuild calls
 // it about every half second and at the end, on its own goroutine. Until Rebuild
-// returns, and after an error, Read sees the state of the events folded so far. After
-// an error that is an ErrCheckpoint, the view is current.
+// returns, and after an error, Read sees the state of the events folded so far. After an
+// ErrCheckpoint the view is current; after any other error it is not.
 func (v *View[S]) Rebuild(ctx context.Context, progress func(RebuildProgress)) error {
 	if !v.folding.TryLock() {
 		return v.running()
@@ -153,9 +157,8 @@ func (v *View[S]) Rebuild(ctx context.Context, progress func(RebuildProgress)) e
 	v.loaded = true
 	v.reset(v.projection.Init(), eventRef{}, 0)
 	report := newReport(progress)
-	unsaved, err := v.catchUp(ctx, report)
-	if err != nil {
-		return errors.Join(err, unsaved)
+	if _, err := v.catchUp(ctx, report); err != nil {
+		return err // without a failed save: the view is not current
 	}
 	report.end(v)
 	return v.save(ctx)
