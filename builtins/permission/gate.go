@@ -196,9 +196,12 @@ func withGracePeriod(ctx context.Context, grace time.Duration) (context.Context,
 	}
 }
 
-// resolveAnswer returns the decision in answer if err is nil. Otherwise cause is the
-// cause that ended the context of the Approver: resolveAnswer returns the decision that
-// cause stands for or, if there is none, cause or err as an error.
+// resolveAnswer returns the decision of a request. answer and err are the results of the
+// Approver, and cause is the cause with which its context ended, or nil. If err is nil,
+// the decision is that of answer. Otherwise an approval saved elsewhere (cause
+// errApprovedElsewhere) allows the request, and a rejectionError denies it. After any
+// other cause, resolveAnswer returns cause as the error, and without a cause it returns
+// err.
 func resolveAnswer(answer Answer, err, cause error) (Decision, error) {
 	other, rejected := cause.(*rejectionError)
 	switch {
