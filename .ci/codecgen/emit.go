@@ -7,43 +7,45 @@ import (
 	"strings"
 )
 
+// notZero has the Go condition that a value of a shape is not zero, for the shapes of
+// basic types. %s stands for the value.
+var notZero = map[shape]string{textShape: `%s != ""`, intShape: "%s != 0", enumShape: "%s != 0", boolShape: "%s"}
+
 // present returns the Go condition under which encoding/json writes a field.
 // It returns an error if the option of the JSON tag cannot apply to the type.
 func (f field) present() (string, error) {
 	v := "v." + f.name
-	switch f.option {
-	case "":
-		return "always", nil
-	case "omitempty":
-		switch {
-		case f.typ.shape == textShape:
-			return v + ` != ""`, nil
-		case f.typ.shape == intShape, f.typ.shape == enumShape:
-			return v + " != 0", nil
-		case f.typ.shape == boolShape:
-			return v, nil
-		case f.typ.name == "pointer":
-			return v + " != nil", nil
-		case f.typ.nilable:
-			return "len(" + v + ") > 0", nil
-		}
-		return "", fmt.Errorf("omitempty never omits a %s: use omitzero", f.typ.name)
-	}
+	condition, basic := notZero[f.typ.shape]
 	switch {
-	case f.typ.isZero:
+	case f.option == "":
+		return "always", nil
+	case f.option != "omitempty" && f.typ.isZero:
 		return "!" + v + ".IsZero()", nil
+	case basic:
+		return fmt.Sprintf(condition, v), nil
+	case f.option == "omitempty" && f.typ.nilable && f.typ.name != "pointer":
+		return "len(" + v + ") > 0", nil
 	case f.typ.nilable:
 		return v + " != nil", nil
-	case f.typ.shape == textShape:
-		return v + ` != ""`, nil
-	case f.typ.shape == intShape, f.typ.shape == enumShape:
-		return v + " != 0", nil
-	case f.typ.shape == boolShape:
-		return v, nil
+	case f.option == "omitempty":
+		return "", fmt.Errorf("omitempty never omits a %s: use omitzero", f.typ.name)
 	case f.typ.shape == structShape && f.typ.comparable():
 		return v + " != " + f.typ.name + "{}", nil
 	}
 	return "", fmt.Errorf("omitzero needs a method IsZero of %s", f.typ.name)
+}
+
+// helpers has the function of the codec for the fields of a shape. %s stands for its
+// arguments: the key, the address of the value and the condition of present.
+var helpers = map[shape]string{
+	textShape:        "textField(c, %s)",
+	boolShape:        "c.boolField(%s)",
+	intShape:         "intField(c, %s)",
+	rawShape:         "c.rawField(%s)",
+	idShape:          "idField(c, %s)",
+	enumShape:        "enumField(c, %s)",
+	fingerprintShape: "c.fingerprintField(%s)",
+	refShape:         "c.refField(%s)",
 }
 
 // statement returns the Go statement that encodes or decodes a field.
@@ -53,29 +55,14 @@ func (f field) statement() string {
 	}
 	present, _ := f.present() // load has checked it
 	args := fmt.Sprintf("`%q:`, &v.%s, %s", f.key, f.name, present)
-	switch f.typ.shape {
-	case textShape:
-		if f.intern {
-			return "nameField(c, " + args + ")"
-		}
-		return "textField(c, " + args + ")"
-	case boolShape:
-		return "c.boolField(" + args + ")"
-	case intShape:
-		return "intField(c, " + args + ")"
-	case rawShape:
-		return "c.rawField(" + args + ")"
-	case idShape:
-		return "idField(c, " + args + ")"
-	case enumShape:
-		return "enumField(c, " + args + ")"
-	case fingerprintShape:
-		return "c.fingerprintField(" + args + ")"
-	case refShape:
-		return "c.refField(" + args + ")"
-	case listShape:
-		return "listField(c, " + args + ", " + f.typ.element + ")"
-	case structShape:
+	switch helper := helpers[f.typ.shape]; {
+	case f.typ.shape == textShape && f.intern:
+		return fmt.Sprintf("nameField(c, %s)", args)
+	case helper != "":
+		return fmt.Sprintf(helper, args)
+	case f.typ.shape == listShape:
+		return fmt.Sprintf("listField(c, %s, %s)", args, f.typ.element)
+	case f.typ.shape == structShape:
 		return fmt.Sprintf("if c.key(`%q:`, %s) {\n%s(c, &v.%s)\n}", f.key, present, f.typ.element, f.name)
 	}
 	return fmt.Sprintf("c.unsupportedField(%s)", present)

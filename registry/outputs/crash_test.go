@@ -185,6 +185,24 @@ func newPowerCutter(mem *vfs.MemFS, d *model, rng *rand.Rand, oneIn int) *filest
 	return filestest.NewPowerCutter(mem, rng, due, func() int { return rng.IntN(3) * 50 }, d.copy)
 }
 
+// runRandomWithCuts runs a random history, drawn from steps, on a new store on disk and
+// closes the store. It returns the cutter with the power cuts, drawn from cuts. disk is
+// mem or a file system over it.
+func runRandomWithCuts(t *testing.T, mem *vfs.MemFS, disk vfs.FS, steps, cuts rand.Source) *filestest.PowerCutter[map[domain.Ref]expectation] {
+	t.Helper()
+	d := &model{expected: map[domain.Ref]expectation{}}
+	cutter := newPowerCutter(mem, d, rand.New(cuts), repeats(40, 20))
+	s, err := Open("outputs", Config{FS: cutter.Wrap(disk), memTable: smallMemTable})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runRandom(t.Context(), s, d, rand.New(steps), repeats(16, 32))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return cutter
+}
+
 // After a power cut at any write, the store has every acknowledged blob.
 func TestPowerCutKeepsWhatWasAcknowledged(t *testing.T) {
 	t.Parallel()
@@ -192,17 +210,8 @@ func TestPowerCutKeepsWhatWasAcknowledged(t *testing.T) {
 	// The scheduler decides about the crash points: run more histories until one has
 	// cut an sstable.
 	for seed := uint64(0); seed < uint64(repeats(1, 4)) || half == 0 && seed < 20; seed++ {
-		rng := rand.New(rand.NewPCG(seed, 1))
-		mem, d := vfs.NewCrashableMem(), &model{expected: map[domain.Ref]expectation{}}
-		cutter := newPowerCutter(mem, d, rand.New(rand.NewPCG(seed, 2)), repeats(40, 20))
-		s, err := Open("outputs", Config{FS: cutter.FS(), memTable: smallMemTable})
-		if err != nil {
-			t.Fatal(err)
-		}
-		runRandom(t.Context(), s, d, rng, repeats(16, 32))
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		mem := vfs.NewCrashableMem()
+		cutter := runRandomWithCuts(t, mem, mem, rand.NewPCG(seed, 1), rand.NewPCG(seed, 2))
 		cutter.Check(t, fmt.Sprintf("seed %d", seed), func(m filestest.Cut[map[domain.Ref]expectation]) {
 			again, err := Open("outputs", Config{FS: m.FS})
 			if err != nil {
@@ -229,18 +238,9 @@ func TestPowerCutOnALyingDiskChangesNoBlob(t *testing.T) {
 	t.Parallel()
 	whole, missing := 0, 0
 	for seed := uint64(0); seed < uint64(repeats(1, 20)) || whole == 0 && seed < 20; seed++ {
-		rng := rand.New(rand.NewPCG(seed, 4))
-		mem, d := vfs.NewCrashableMem(), &model{expected: map[domain.Ref]expectation{}}
-		cutter := newPowerCutter(mem, d, rand.New(rand.NewPCG(seed, 5)), repeats(40, 20))
+		mem := vfs.NewCrashableMem()
 		disk := filestest.NewLyingSyncFS(mem, rand.New(rand.NewPCG(seed, 6)), 3)
-		s, err := Open("outputs", Config{FS: cutter.Wrap(disk), memTable: smallMemTable})
-		if err != nil {
-			t.Fatal(err)
-		}
-		runRandom(t.Context(), s, d, rng, repeats(16, 32))
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		cutter := runRandomWithCuts(t, mem, disk, rand.NewPCG(seed, 4), rand.NewPCG(seed, 5))
 		cutter.Check(t, fmt.Sprintf("seed %d", seed), func(m filestest.Cut[map[domain.Ref]expectation]) {
 			again, err := Open("outputs", Config{FS: m.FS})
 			if err != nil {

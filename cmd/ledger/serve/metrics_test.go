@@ -141,10 +141,9 @@ func TestAStoreThatStoppedIsNotHealthy(t *testing.T) {
 	}
 }
 
-// The health page requires no user. The metrics page requires one, and a refused
-// request is counted. A node reports no metrics of a log.
-func TestHealthIsForEverybodyAndMetricsAreNot(t *testing.T) {
-	t.Parallel()
+// oneReader returns the user ada with the password wonder and the role of a reader.
+func oneReader(t *testing.T) *auth.Users {
+	t.Helper()
 	line, err := auth.FormatUser("ada", "wonder", auth.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -153,6 +152,14 @@ func TestHealthIsForEverybodyAndMetricsAreNot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return users
+}
+
+// The health page requires no user. The metrics page requires one, and a refused
+// request is counted. A node reports no metrics of a log.
+func TestHealthIsForEverybodyAndMetricsAreNot(t *testing.T) {
+	t.Parallel()
+	users := oneReader(t)
 	m := newMeasured(t, server.Config{Users: users}, true)
 	if code, _ := m.get(t, HealthPath); code != http.StatusOK {
 		t.Errorf("GET %s = %d, want 200", HealthPath, code)
@@ -172,14 +179,7 @@ func TestHealthIsForEverybodyAndMetricsAreNot(t *testing.T) {
 // header is no address of this machine.
 func TestForbiddenRequestsAreNotAskedToAuthenticate(t *testing.T) {
 	t.Parallel()
-	line, err := auth.FormatUser("ada", "wonder", auth.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	users, err := auth.ParseUsers(strings.NewReader(line))
-	if err != nil {
-		t.Fatal(err)
-	}
+	users := oneReader(t)
 	want := func(r *http.Request, status int, challenged bool) {
 		t.Helper()
 		response, err := http.DefaultClient.Do(r)
