@@ -386,9 +386,9 @@ type checkpointPolicy struct {
 	cost time.Duration
 }
 
-// saved restarts the measurements after a checkpoint was saved or loaded, which took
-// the time cost. The caller calls it after a failed save too, so that the view does
-// not try again at each event.
+// saved restarts the counts of unsaved events and the time since the last checkpoint. The
+// caller calls it after it has saved or loaded a checkpoint, and after a failed save, so
+// that the view does not try again at each event. cost is how long that took.
 func (p *checkpointPolicy) saved(cost time.Duration) {
 	*p = checkpointPolicy{last: time.Now(), cost: cost}
 }

@@ -109,9 +109,10 @@ func (i *input) endOfFileLocked() {
 	i.endLineLocked()
 }
 
-// consumeLocked keeps or drops b, the bytes of one read. last is true at the end of the
-// input and after a read error; consumeLocked then ends the unfinished line. The caller
-// holds mu.
+// consumeLocked takes b, the bytes of one read. While an answer is accepted it adds them
+// to the current line and queues each complete line; a line longer than maxLine is queued
+// empty. Otherwise it drops them. last is true at the end of the input and after a read
+// error: consumeLocked then queues a line without a line end, too. The caller holds mu.
 func (i *input) consumeLocked(b []byte, last bool) {
 	defer i.wake()
 	if !i.mu.accepting {

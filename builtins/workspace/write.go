@@ -203,8 +203,9 @@ func (h *Handle) installTemp(dir int, temp string, replace bool) error {
 	return nil
 }
 
-// asCannotReplace wraps err in errCannotReplace if exists is true, which means that the
-// file exists, and overwriting it in place can still succeed. Otherwise it returns err.
+// asCannotReplace wraps err, the error of replacing a file by a new one, in
+// errCannotReplace if exists is true (the file exists) and err is one after which the
+// file can still be overwritten in place. Otherwise it returns err.
 func asCannotReplace(exists bool, err error) error {
 	for _, cause := range []error{unix.EPERM, unix.EACCES, unix.EBUSY, unix.ENOTSUP, unix.EINVAL} {
 		if exists && errors.Is(err, cause) {

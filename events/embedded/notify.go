@@ -36,9 +36,10 @@ func (at *watermarkState) subscribe(ch chan<- struct{}) {
 // cannot remove itself from the linked list.
 const maxAbandoned = 1 << 10
 
-// unsubscribe counts a waiter whose context has ended. Every maxAbandoned such calls it
-// empties the list and notifies all channels in it. Waiters whose contexts have not
-// ended then find the watermark unchanged and subscribe again.
+// unsubscribe marks the subscription of a waiter whose context has ended as abandoned. A
+// single entry cannot be removed from the linked list of waiters, so every maxAbandoned
+// calls unsubscribe empties the list and notifies all its channels. Waiters whose contexts
+// have not ended then find the watermark unchanged and subscribe again.
 func (at *watermarkState) unsubscribe() {
 	if at.abandoned.Add(1)%maxAbandoned == 0 {
 		at.waiters.Swap(nil).notify()

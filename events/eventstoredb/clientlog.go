@@ -48,10 +48,11 @@ func (g *connector) handleClientLog(c *sharedClient, format string, args []any) 
 	}
 }
 
-// awaitReconnect returns when a new client has connected, the retry timeout has passed,
-// or the store closes. It blocks the goroutine on which the old client logs, so that
-// the old client does not search for a node. If such a search failed, the old client
-// would end, and a call that reports a new leader to it would block forever.
+// awaitReconnect keeps a retired client from searching for a node. If that search failed,
+// the client would end, and a call that reports a new leader to it would block forever.
+// The client logs on the goroutine that searches, so awaitReconnect, called from its
+// logger, blocks that goroutine until a new client has connected, the retry timeout has
+// passed, or the store closes.
 func (g *connector) awaitReconnect() {
 	ctx, cancel := context.WithTimeout(g.closed, g.retryTimeout)
 	defer cancel()

@@ -179,7 +179,9 @@ func (c *fileSession) layerID() domain.LayerID {
 	return storedID(c.stored, deriveID[domain.LayerID](domain.IDFromBytes, c.opened, c.idParts("layer", nil)...))
 }
 
-// idParts returns the full name from which an ID of the session derives.
+// idParts returns the texts from which deriveID computes an ID: the format, the session,
+// the kind of object (such as message or turn), and parts, which identify the object within
+// the session.
 func (c *fileSession) idParts(kind string, parts []string) []string {
 	return append([]string{claudeCode, c.session.String(), kind}, parts...)
 }

@@ -15,7 +15,8 @@ func Own() Suite {
 // the embedded store.
 func ours(r Reading) Score { return Score{"ledger", r} }
 
-// appends compares durable appends with a bare file.
+// appends returns the benchmarks of durable appends to the store, by 1, 64 and 256 writers,
+// against writes and syncs of a plain file.
 func appends() Suite {
 	const each, grouped, flat = "one file, write and fdatasync for each event", "one file with group commit", "one file with group commit, written over in place"
 	many := func(writers int) []Contestant {

@@ -137,7 +137,8 @@ func (r *Report) Unmeasured() (errs []error) {
 }
 
 // WriteTable writes the results as a table for a person, followed by the errors of
-// unmeasured rows and the sentences of Limits.
+// unmeasured rows and by sentences that name what limits the store on this machine
+// (Limits).
 func (r *Report) WriteTable(to io.Writer) error {
 	lines := [][]string{{"row", "measure", "against", "ours", "theirs", "goal", "measured", "spread", ""}}
 	for _, result := range r.Results {

@@ -170,8 +170,9 @@ func callCandidates(all []calls.Call) []candidate[calls.Call] {
 	return candidates
 }
 
-// Call returns the call that an ID identifies: by a name of callCandidates, which may be
-// shortened, or by MESSAGE/CALL with both parts shortened. If no call matches, Call
+// Call returns the call that an ID identifies. The ID is the provider's ID of the call,
+// MESSAGE/CALL, or the ID of the event that settled the call. It may be shortened, and of
+// MESSAGE/CALL both parts. If no call matches, Call
 // searches the orphans of s, which are results without a call.
 func Call(s *calls.State, id string) (calls.Call, error) {
 	c, err := pick("call", id, callCandidates(s.Calls()))

@@ -222,8 +222,9 @@ func (n *NodeStore) isGone(t *outputsLease, err error) bool {
 	return false
 }
 
-// forget drops the client of the lease t, if n still uses it, so that the next try looks for
-// the outputs again. It reports whether n is open.
+// forget closes the client of the process that serves the outputs, if t uses it and n still
+// does, so that the next operation searches for the outputs again. It returns false if n is
+// closed; the caller then does not try again.
 func (n *NodeStore) forget(t *outputsLease) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -331,15 +331,17 @@ func (b *backupRun) copyAll(ctx context.Context, parts []NamedComponent) error {
 	return pebblefiles.SyncDir(b.fs, b.fs.PathJoin(b.dst, poolName))
 }
 
-// copyFile adds a file to the manifest and makes sure that the pool has an intact copy
-// of the file. If the pool has a file with the same SHA-256 and size, copyFile uses that
-// file. If this backup must reread the file in the pool, copyFile uses it only if its
-// content matches the SHA-256.
+// copyFile adds the file at from to the manifest under path, and makes sure that the pool
+// (the folder of file copies, named by their SHA-256) has an intact copy of it:
 //
-// Otherwise copyFile checks the source file for damage and copies it. It returns an
-// ErrDamaged if the source file is damaged, or if the copied bytes have another SHA-256
-// than the first read. The copy gets its name in the pool only when its content is
-// durable.
+//   - It computes the SHA-256 of the file.
+//   - If the pool has a copy of that SHA-256 and size, it is used. In one backup of
+//     rereadIn it is used only if its bytes still match the SHA-256.
+//   - Otherwise the file is checked for damage and copied into the pool. The copy gets its
+//     name only when its content is durable.
+//
+// copyFile returns an ErrDamaged if the file is damaged, or if the bytes that it copies
+// have another SHA-256 than the bytes that it read before.
 func (b *backupRun) copyFile(ctx context.Context, from, path string) error {
 	sum, size, err := hashCopy(ctx, b.fs, from, io.Discard)
 	if err != nil {

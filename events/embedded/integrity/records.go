@@ -58,7 +58,8 @@ func (k *check) checkRecords(ctx context.Context) error {
 }
 
 // end returns the sequence of the last record. If the records cannot be read, it returns
-// the number in the seal and the error.
+// the error, and the number of records that the last clean close of the store wrote into
+// its seal file, or 0 without a seal.
 func (k *check) end() (uint64, error) {
 	it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: layout.EntryKey(0), UpperBound: layout.EntriesEnd()})
 	if err != nil {

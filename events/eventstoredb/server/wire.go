@@ -139,12 +139,12 @@ func isLedgerStream(s events.Stream) bool {
 	return false
 }
 
-// rawEvent returns the event that the server sends for an entry. A foreign
-// event, which another program than the ledger appended, is sent as that
-// program appended it, if the event maps back to the same record. An entry of a
-// ledger stream is always sent with its version and time in the metadata, so
-// that a copy of the event in another store maps to the same record. The error
-// matches mapping.ErrUnmappable.
+// rawEvent returns the event that the server sends for an entry. If another program
+// appended the event, the server sends it as that program appended it, provided that this
+// form maps back to the same record. Every other event, and every event of a ledger
+// stream, has the version and the time of the record in its metadata, so that a copy of
+// the event in another store maps to the same record. The error matches
+// mapping.ErrUnmappable.
 func rawEvent(e events.Entry) (mapping.RawEvent, error) {
 	if fitsTicks(e.Time) && !isLedgerStream(e.Stream) {
 		if plain, ok := mapping.ForeignEvent(e.Record); ok {

@@ -29,10 +29,12 @@ func (h lockedFile) isAtPath(path string) bool {
 }
 
 // acquire opens or creates the file at path, locks it and repairs it. It syncs the
-// folder, so that a new name is durable. The returned IDs are those of records in the
-// file, with all records after the consumer's position, which may be published
-// again. If current, which is locked already, is the file at path, acquire returns it
-// instead of opening the file again. After an error current stays open.
+// folder, so that a new name is durable. If current is the file at path, acquire repairs
+// and returns it instead of opening the file again; current is a file that the caller has
+// locked, or nil. After an error current stays open.
+//
+// at is the position of the consumer. acquire returns the IDs of records in the file that
+// the consumer may publish again: at least those of all records after at.
 func acquire(path string, at events.Position, current *os.File) (lockedFile, map[string]bool, error) {
 	if current != nil && (lockedFile{file: current}).isAtPath(path) {
 		size, ids, err := repair(current, at)

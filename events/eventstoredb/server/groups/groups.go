@@ -31,8 +31,8 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Groups are the groups of a store. The zero Groups is invalid; Open returns a
-// valid one. Only one process at a time may open the groups of a store. If two
+// Groups are the consumer groups (persistent subscriptions) of a store. The zero Groups
+// is invalid; Open returns a valid one. Only one process at a time may open the groups of a store. If two
 // processes did, both would deliver each entry, and an append by one process
 // would end the group in the other process with a conflict.
 type Groups struct {
