@@ -156,7 +156,13 @@ type ValidationError struct {
 	Violations []Violation
 	// kind is ErrInvalidInput or ErrInvalidOutput.
 	kind error
+	// ownText is the tool's own text for the model. Empty: it has none.
+	ownText string
 }
+
+// OwnText returns the text with which the tool itself explains the fault to the model.
+// Empty: the tool has no text for it.
+func (m *ValidationError) OwnText() string { return m.ownText }
 
 // Error lists the violations, separated by semicolons.
 func (m *ValidationError) Error() string {

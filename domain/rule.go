@@ -58,19 +58,28 @@ func (rs Rules) Evaluate(action, resource string) (Rule, bool) {
 
 // EvaluateSpelled is Evaluate for a resource with other spellings, such as "rm
 // x" for "/bin/rm x". A rule that asks or denies matches the resource or any
-// spelling. A rule that allows matches only the resource, so a spelling never
+// spelling, by [Match]. A rule that allows matches only the resource, by
+// [MatchAsWritten], so neither a spelling nor a backslash in the name of a file
 // allows more.
 func (rs Rules) EvaluateSpelled(action, resource string, spellings []string) (Rule, bool) {
 	for i := len(rs) - 1; i >= 0; i-- {
 		if !Match(rs[i].Action, action) {
 			continue
 		}
-		matches := func(text string) bool { return Match(rs[i].Resource, text) }
-		if matches(resource) || rs[i].Effect != Allow && slices.ContainsFunc(spellings, matches) {
+		if rs[i].matches(resource, spellings) {
 			return rs[i], true
 		}
 	}
 	return Rule{Effect: Ask}, false
+}
+
+// matches reports whether the rule matches a resource with other spellings, as
+// EvaluateSpelled describes.
+func (r Rule) matches(resource string, spellings []string) bool {
+	if r.Effect == Allow {
+		return MatchAsWritten(r.Resource, resource)
+	}
+	return Match(r.Resource, resource) || slices.ContainsFunc(spellings, func(s string) bool { return Match(r.Resource, s) })
 }
 
 // Digest returns the SHA-256, in hexadecimal, of effect, action and resource
@@ -101,8 +110,12 @@ func (rs Rules) Hides(action string) (Rule, bool) {
 // "ls" and "ls -la". Backslashes count as slashes in the pattern and the text. Matching
 // is case-sensitive.
 func Match(pattern, text string) bool {
-	pattern = strings.ReplaceAll(pattern, `\`, "/")
-	text = strings.ReplaceAll(text, `\`, "/")
+	return MatchAsWritten(strings.ReplaceAll(pattern, `\`, "/"), strings.ReplaceAll(text, `\`, "/"))
+}
+
+// MatchAsWritten is Match with backslashes that match only themselves. On the systems
+// that this module supports, a backslash is part of the name of a file.
+func MatchAsWritten(pattern, text string) bool {
 	if head, ok := strings.CutSuffix(pattern, " *"); ok && glob([]rune(head), []rune(text)) {
 		return true
 	}

@@ -168,6 +168,29 @@ func TestSpellingsMatchOnlyAskAndDenyRules(t *testing.T) {
 	}
 }
 
+// A backslash in a resource matches a slash in rules that ask or deny, and in no rule that
+// allows: on the supported systems it is part of the name of a file.
+func TestBackslashAllowsNothingElse(t *testing.T) {
+	t.Parallel()
+	const name = `plans\..\main.go`
+	for _, row := range []struct {
+		pattern string
+		effect  domain.Effect
+		matched bool
+	}{
+		{"plans/*", domain.Allow, false}, {"plans/*", domain.Ask, true}, {"plans/*", domain.Deny, true},
+		{`plans\*`, domain.Allow, true}, {"*", domain.Allow, true},
+	} {
+		rules := domain.Rules{{Action: "edit", Resource: row.pattern, Effect: row.effect}}
+		if _, matched := rules.Evaluate("edit", name); matched != row.matched {
+			t.Errorf("%s edit %s matches %s: %t, want %t", row.effect, row.pattern, name, matched, row.matched)
+		}
+	}
+	if rule, matched := (domain.Rules{{Action: "edit", Resource: `plans\*`, Effect: domain.Allow}}).Evaluate("edit", "plans/a"); matched {
+		t.Errorf("%v matches plans/a", rule)
+	}
+}
+
 // The digest of rules does not depend on their source.
 func TestRulesDigestIgnoresTheSource(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // An Outcome classifies the end of a call. The zero Outcome is not valid.
@@ -105,6 +106,12 @@ type Settlement struct {
 	// Progress is the last report of an unsuccessful call. Nil: it reported no
 	// progress.
 	Progress *Progress
+	// Files are the files that a successful call read or changed, as far as the tool
+	// reports them.
+	Files []FileAccess
+	// Ran is the time from the recorded start to the return of the tool, in whole
+	// milliseconds. Zero: the tool did not run, or less than a millisecond.
+	Ran time.Duration
 
 	// Offered is the registration that the turn offered. Zero: the turn offered
 	// no tool of this name.

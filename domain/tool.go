@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
+	"unicode"
 )
 
 // A Tool is something that a model can call. It is opaque: callers can
@@ -22,9 +24,13 @@ type toolBody struct {
 	input      schema
 	output     schema
 	idempotent bool
-	// bind validates and decodes an input and returns the run of the tool with
-	// it. It hides the types In and Out.
-	bind func(json.RawMessage) (func(context.Context, Invocation) (Output, error), error)
+	asksFirst  bool
+	available  Availability
+	// describeTurn returns the description for one turn. Nil: description.
+	describeTurn func(TurnFacts) string
+	// bind validates and decodes an input and returns the tool with it. It hides the
+	// types In and Out.
+	bind func(json.RawMessage) (Bound, error)
 }
 
 // A Spec describes a tool. [Make] turns it into a Tool.
@@ -47,9 +53,28 @@ type Spec[In, Out any] struct {
 	// Idempotent promises that a second run of the same call has no further
 	// effect. It is recorded with each start, for the decision about a lost call.
 	Idempotent bool
+	// AsksFirst promises that Execute requests permission before its first side effect,
+	// so that a call that waits for an answer has done nothing yet. It is recorded with
+	// the registration and with each start.
+	AsksFirst bool
+	// Available says in which turns the tool is offered. Empty: in every turn.
+	Available Availability
+	// DescribeTurn returns the description for one turn, such as one that lists the
+	// skills of an agent. It runs when the offer of the turn is made, and the turn
+	// records the text. Nil or an empty text: Description.
+	DescribeTurn func(TurnFacts) string
+	// Title returns one line about a call for a person, such as the path that it reads.
+	// It is recorded with the start. Nil: no title.
+	Title func(In) string
+	// InvalidInput returns the text that the model reads for an input that does not fit
+	// the schema. Nil or an empty text: a text that lists every violation.
+	InvalidInput func(input json.RawMessage, fault *ValidationError) string
 	// Lost returns how many bytes of the output the executor dropped because of a limit
 	// of its own. The settlement reports the number. Nil: no bytes.
 	Lost func(Out) int64
+	// Files returns the files that the call read or changed. The settlement records
+	// them. Nil: no files.
+	Files func(In, Out) []FileAccess
 }
 
 // An Encoded is an output as the ledger stores it: JSON without insignificant
@@ -86,15 +111,43 @@ func Make[In, Out any](s Spec[In, Out]) (Tool, error) {
 	if err != nil {
 		return Tool{}, fmt.Errorf("make tool: output: %w", err)
 	}
-	t := &toolBody{description: s.Description, input: input, output: output, idempotent: s.Idempotent}
-	t.bind = func(raw json.RawMessage) (func(context.Context, Invocation) (Output, error), error) {
-		in, err := decode(s.Input, input, raw)
-		if err != nil {
-			return nil, err
-		}
-		return func(ctx context.Context, inv Invocation) (Output, error) { return run(ctx, s, output, in, inv) }, nil
+	t := &toolBody{
+		description: s.Description, input: input, output: output, idempotent: s.Idempotent, asksFirst: s.AsksFirst,
+		available: s.Available, describeTurn: s.DescribeTurn,
 	}
+	t.bind = func(raw json.RawMessage) (Bound, error) { return bind(s, input, output, raw) }
 	return Tool{t}, nil
+}
+
+// bind decodes an input and titles the call. It returns a *ValidationError with the
+// tool's own text for the model, if the tool has one, or a *Defect.
+func bind[In, Out any](s Spec[In, Out], input, output schema, raw json.RawMessage) (b Bound, err error) {
+	defer recoverDefect(&err)
+	in, err := decode(s.Input, input, raw)
+	if fault, ok := errors.AsType[*ValidationError](err); ok && s.InvalidInput != nil {
+		fault.ownText = s.InvalidInput(bytes.Clone(raw), fault)
+	}
+	if err != nil {
+		return Bound{}, err
+	}
+	if s.Title != nil {
+		b.title = titleLine(s.Title(in))
+	}
+	b.run = func(ctx context.Context, inv Invocation) (Output, error) { return run(ctx, s, output, in, inv) }
+	return b, nil
+}
+
+// maxTitle is the maximum length of a title in runes.
+const maxTitle = 200
+
+// titleLine returns a title as one line of valid UTF-8 within maxTitle, without control
+// characters.
+func titleLine(text string) string {
+	line := strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
+	if runes := []rune(line); len(runes) > maxTitle {
+		return string(runes[:maxTitle-1]) + "…"
+	}
+	return validUTF8(line)
 }
 
 // schemaFor compiles the schema of a codec. A panic of the codec becomes a
@@ -146,6 +199,9 @@ func run[In, Out any](ctx context.Context, s Spec[In, Out], schema schema, in In
 	out = Output{structured: encoded.Bytes(), content: present(s, in, encoded.Bytes(), decoded)}
 	if s.Lost != nil {
 		out.lost = max(s.Lost(value), 0)
+	}
+	if s.Files != nil {
+		out.files = s.Files(in, value)
 	}
 	return out, nil
 }
@@ -214,6 +270,30 @@ func (t Tool) Action(name Name) string {
 // further effect.
 func (t Tool) Idempotent() bool { return t.idempotent }
 
+// AsksFirst reports Spec.AsksFirst.
+func (t Tool) AsksFirst() bool { return t.asksFirst }
+
+// Available returns Spec.Available. The caller must not change it.
+func (t Tool) Available() Availability { return t.available }
+
+// DescribesTurns reports whether the tool has Spec.DescribeTurn. The zero Tool has not.
+func (t Tool) DescribesTurns() bool { return t.toolBody != nil && t.describeTurn != nil }
+
+// DescribeTurn returns the description of t in one turn. Without Spec.DescribeTurn, or if
+// that returns an empty text, it is the description of the definition. A panic of
+// Spec.DescribeTurn is a *Defect. The caller checks DescribesTurns first: DescribeTurn of
+// the zero Tool panics.
+func (t Tool) DescribeTurn(f TurnFacts) (text string, err error) {
+	defer recoverDefect(&err)
+	if t.describeTurn != nil {
+		text = validUTF8(t.describeTurn(f))
+	}
+	if text == "" {
+		text = t.description
+	}
+	return text, nil
+}
+
 // Bind validates and decodes an input. A blank input counts as an empty
 // object. A string such as "10" is accepted where the schema requires a number
 // and no string. It returns a *ValidationError, which matches ErrInvalidInput,
@@ -225,14 +305,17 @@ func (t Tool) Bind(input json.RawMessage) (Bound, error) {
 	if len(bytes.TrimSpace(input)) == 0 {
 		input = json.RawMessage("{}")
 	}
-	run, err := t.bind(input)
-	return Bound{run}, err
+	return t.bind(input)
 }
 
 // A Bound is a tool with a valid input. Only Bind returns one.
 type Bound struct {
-	run func(context.Context, Invocation) (Output, error)
+	title string
+	run   func(context.Context, Invocation) (Output, error)
 }
+
+// Title returns one line about the call for a person. It may be empty.
+func (b Bound) Title() string { return b.title }
 
 // Run executes the tool once on the calling goroutine, then encodes, validates
 // and presents its output. It returns a *Failure; an ErrInterrupted if ctx
@@ -251,10 +334,15 @@ type Output struct {
 	structured json.RawMessage
 	content    Contents
 	lost       int64
+	files      []FileAccess
 }
 
 // Lost returns how many bytes the tool dropped from its output.
 func (o Output) Lost() int64 { return o.lost }
+
+// Files returns the files that the call read or changed. The caller must not change the
+// slice.
+func (o Output) Files() []FileAccess { return o.files }
 
 // Structured returns the encoded value. The caller must not change it.
 func (o Output) Structured() json.RawMessage { return o.structured }
@@ -263,7 +351,10 @@ func (o Output) Structured() json.RawMessage { return o.structured }
 func (o Output) Content() Contents { return o.content }
 
 // WithContent returns a copy of o with content as its presentation.
-func (o Output) WithContent(content Contents) Output { return Output{o.structured, content, o.lost} }
+func (o Output) WithContent(content Contents) Output {
+	o.content = content
+	return o
+}
 
 // An Invocation identifies the call for which a tool runs. The runner supplies
 // all four identities.
