@@ -28,6 +28,11 @@ type CallStarted struct {
 	// Idempotent is the promise of the tool that a second run of the same call has
 	// no further effect.
 	Idempotent bool `json:"idempotent,omitempty"`
+	// AsksFirst is the promise of the tool to request permission before its first side
+	// effect.
+	AsksFirst bool `json:"asks_first,omitempty"`
+	// Title is one line about the call for a person; it may be empty.
+	Title string `json:"title,omitempty"`
 	// Process is the process that runs the call; zero in an import.
 	Process domain.ProcessID `json:"process,omitzero"`
 }
@@ -65,6 +70,24 @@ type CallSettled struct {
 	// Allowed are the rules that allowed permission requests of the call without a
 	// prompt.
 	Allowed []domain.Rule `json:"allowed,omitempty"`
+	// RanMS is the time from the start to the return of the tool, in milliseconds.
+	RanMS int64 `json:"ran_ms,omitempty"`
+	// Files are the files that the call read or changed, as far as the tool reports
+	// them.
+	Files []domain.FileAccess `json:"files,omitempty"`
+}
+
+// CallsAdded records calls that a running call makes of its own, such as those of a
+// batch. They belong to the same reply and are settled against the offer of the same
+// turn. A request to a model does not contain them.
+type CallsAdded struct {
+	// Message is the reply that contains the running call.
+	Message domain.MessageID `json:"message"`
+	// Parent is the running call.
+	Parent domain.CallID `json:"parent" codec:"intern"`
+	// Calls are the added calls, in order. Their IDs differ from all others of the
+	// reply.
+	Calls []domain.Call `json:"calls"`
 }
 
 // Settled returns the event that records a settlement of a call.
@@ -74,6 +97,7 @@ func Settled(turn domain.TurnID, message domain.MessageID, call domain.Call, s d
 		Outcome: s.Outcome, Began: s.Began, Interruption: s.Interruption, Text: s.Text, Detail: s.Detail, Rule: s.Rule,
 		Input: s.Input, Structured: s.Structured, Content: s.Content, Retained: s.Retained, Lost: s.Lost, Progress: s.Progress,
 		Offered: s.Offered, Effective: s.Effective, Agrees: s.Agrees(), ChangedBy: s.ChangedBy,
+		RanMS: s.Ran.Milliseconds(), Files: s.Files,
 	}
 }
 
@@ -84,6 +108,7 @@ func (c CallSettled) Settlement(id domain.EventID) domain.Settlement {
 		ID: id, Outcome: c.Outcome, Began: c.Began, Interruption: c.Interruption, Text: c.Text, Detail: c.Detail, Rule: c.Rule,
 		Input: c.Input, Structured: c.Structured, Content: c.Content, Retained: c.Retained, Lost: c.Lost, Progress: c.Progress,
 		Offered: c.Offered, Effective: c.Effective, ChangedBy: c.ChangedBy,
+		Ran: time.Duration(c.RanMS) * time.Millisecond, Files: c.Files,
 	}
 }
 

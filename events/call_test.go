@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
@@ -123,6 +124,7 @@ func TestSettlementOnRecordIsTheOneThatWasSettled(t *testing.T) {
 		Lost: 7, Retained: []domain.Retained{{Ref: domain.NewRef(m.Event(), domain.TextChannel), Bytes: 1, Lines: 2, MIME: "text/plain", SHA256: "ab"}},
 		Progress: &domain.Progress{Structured: json.RawMessage(`7`)},
 		Offered:  offered, Effective: effective, ChangedBy: m.Event(),
+		Files: []domain.FileAccess{{Path: "/a", Access: domain.FileRead, Version: "sha256:00"}}, Ran: 1500 * time.Millisecond,
 	}
 	for f, field := range reflect.ValueOf(want).Fields() {
 		if field.IsZero() && f.Name != "ID" {

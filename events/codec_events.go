@@ -91,6 +91,24 @@ func (CommandRan) Kind() string { return "CommandRan" }
 // Kind returns the name under which the event is stored.
 func (ProviderFailed) Kind() string { return "ProviderFailed" }
 
+// Kind returns the name under which the event is stored.
+func (CallsAdded) Kind() string { return "CallsAdded" }
+
+// Kind returns the name under which the event is stored.
+func (QuestionAsked) Kind() string { return "QuestionAsked" }
+
+// Kind returns the name under which the event is stored.
+func (QuestionAnswered) Kind() string { return "QuestionAnswered" }
+
+// Kind returns the name under which the event is stored.
+func (TextRecorded) Kind() string { return "TextRecorded" }
+
+// Kind returns the name under which the event is stored.
+func (AgentSwitched) Kind() string { return "AgentSwitched" }
+
+// Kind returns the name under which the event is stored.
+func (TodosReplaced) Kind() string { return "TodosReplaced" }
+
 func (ProcessStarted) event()      {}
 func (LeaseRenewed) event()        {}
 func (ProcessStopped) event()      {}
@@ -120,6 +138,12 @@ func (ContextAdded) event()        {}
 func (ContextCompacted) event()    {}
 func (CommandRan) event()          {}
 func (ProviderFailed) event()      {}
+func (CallsAdded) event()          {}
+func (QuestionAsked) event()       {}
+func (QuestionAnswered) event()    {}
+func (TextRecorded) event()        {}
+func (AgentSwitched) event()       {}
+func (TodosReplaced) event()       {}
 
 // write encodes an event and reports whether the codec supports it.
 func (c *jsonCodec) write(e Event) bool {
@@ -179,6 +203,18 @@ func (c *jsonCodec) write(e Event) bool {
 		commandRanFields(c, &e)
 	case ProviderFailed:
 		providerFailedFields(c, &e)
+	case CallsAdded:
+		callsAddedFields(c, &e)
+	case QuestionAsked:
+		questionAskedFields(c, &e)
+	case QuestionAnswered:
+		questionAnsweredFields(c, &e)
+	case TextRecorded:
+		textRecordedFields(c, &e)
+	case AgentSwitched:
+		agentSwitchedFields(c, &e)
+	case TodosReplaced:
+		todosReplacedFields(c, &e)
 	default:
 		c.fail()
 	}
@@ -248,6 +284,18 @@ func (c *jsonCodec) read(kind string) Event {
 		return decodeFields(c, CommandRan{}, commandRanFields)
 	case "ProviderFailed":
 		return decodeFields(c, ProviderFailed{}, providerFailedFields)
+	case "CallsAdded":
+		return decodeFields(c, CallsAdded{}, callsAddedFields)
+	case "QuestionAsked":
+		return decodeFields(c, QuestionAsked{}, questionAskedFields)
+	case "QuestionAnswered":
+		return decodeFields(c, QuestionAnswered{}, questionAnsweredFields)
+	case "TextRecorded":
+		return decodeFields(c, TextRecorded{}, textRecordedFields)
+	case "AgentSwitched":
+		return decodeFields(c, AgentSwitched{}, agentSwitchedFields)
+	case "TodosReplaced":
+		return decodeFields(c, TodosReplaced{}, todosReplacedFields)
 	}
 	return nil
 }
@@ -297,6 +345,20 @@ func registeredToolElement(c *jsonCodec, v *RegisteredTool) {
 	nameField(c, `"action":`, &v.Action, v.Action != "")
 	c.fingerprintField(`"fingerprint":`, &v.Fingerprint, !v.Fingerprint.IsZero())
 	c.boolField(`"idempotent":`, &v.Idempotent, v.Idempotent)
+	c.boolField(`"asks_first":`, &v.AsksFirst, v.AsksFirst)
+	listField(c, `"available":`, &v.Available, len(v.Available) > 0, availableWhereElement)
+	c.literal("}")
+}
+
+// availableWhereElement encodes or decodes domain.AvailableWhere as an object.
+func availableWhereElement(c *jsonCodec, v *domain.AvailableWhere) {
+	c.literal("{")
+	listField(c, `"agents":`, &v.Agents, len(v.Agents) > 0, textElement)
+	listField(c, `"models":`, &v.Models, len(v.Models) > 0, textElement)
+	listField(c, `"providers":`, &v.Providers, len(v.Providers) > 0, textElement)
+	listField(c, `"clients":`, &v.Clients, len(v.Clients) > 0, textElement)
+	listField(c, `"flags":`, &v.Flags, len(v.Flags) > 0, textElement)
+	listField(c, `"needs":`, &v.Needs, len(v.Needs) > 0, textElement)
 	c.literal("}")
 }
 
@@ -327,6 +389,9 @@ func sessionOpenedFields(c *jsonCodec, v *SessionOpened) {
 	nameField(c, `"location":`, &v.Location, v.Location != "")
 	nameField(c, `"model":`, &v.Model, v.Model != "")
 	idField(c, `"parent":`, &v.Parent, !v.Parent.IsZero())
+	idField(c, `"parent_message":`, &v.ParentMessage, !v.ParentMessage.IsZero())
+	textField(c, `"parent_call":`, &v.ParentCall, v.ParentCall != "")
+	listField(c, `"ancestors":`, &v.Ancestors, len(v.Ancestors) > 0, textElement)
 	if c.key(`"origin":`, always) {
 		originElement(c, &v.Origin)
 	}
@@ -354,11 +419,24 @@ func turnMaterializedFields(c *jsonCodec, v *TurnMaterialized) {
 	idField(c, `"message":`, &v.Message, always)
 	nameField(c, `"agent":`, &v.Agent, always)
 	nameField(c, `"model":`, &v.Model, v.Model != "")
+	nameField(c, `"provider":`, &v.Provider, v.Provider != "")
+	nameField(c, `"client":`, &v.Client, v.Client != "")
+	listField(c, `"flags":`, &v.Flags, len(v.Flags) > 0, textElement)
+	nameField(c, `"system":`, &v.System, v.System != "")
+	listField(c, `"described":`, &v.Described, len(v.Described) > 0, describedToolElement)
 	listField(c, `"tools":`, &v.Tools, always, offeredElement)
 	listField(c, `"hidden":`, &v.Hidden, len(v.Hidden) > 0, hiddenToolElement)
 	c.boolField(`"disabled":`, &v.Disabled, v.Disabled)
 	c.boolField(`"observed":`, &v.Observed, v.Observed)
 	nameField(c, `"rules":`, &v.Rules, v.Rules != "")
+}
+
+// describedToolElement encodes or decodes DescribedTool as an object.
+func describedToolElement(c *jsonCodec, v *DescribedTool) {
+	c.literal("{")
+	nameField(c, `"tool":`, &v.Name, always)
+	nameField(c, `"text":`, &v.Text, always)
+	c.literal("}")
 }
 
 // offeredFields encodes or decodes the fields of domain.Offered.
@@ -376,6 +454,7 @@ func hiddenToolElement(c *jsonCodec, v *HiddenTool) {
 	if c.key(`"rule":`, always) {
 		ruleElement(c, &v.Rule)
 	}
+	listField(c, `"unmet":`, &v.Unmet, len(v.Unmet) > 0, unmetConditionElement)
 	c.literal("}")
 }
 
@@ -386,6 +465,15 @@ func ruleElement(c *jsonCodec, v *domain.Rule) {
 	textField(c, `"resource":`, &v.Resource, always)
 	enumField(c, `"effect":`, &v.Effect, always)
 	nameField(c, `"source":`, &v.Source, v.Source != "")
+	c.literal("}")
+}
+
+// unmetConditionElement encodes or decodes domain.UnmetCondition as an object.
+func unmetConditionElement(c *jsonCodec, v *domain.UnmetCondition) {
+	c.literal("{")
+	nameField(c, `"kind":`, &v.Kind, always)
+	nameField(c, `"wanted":`, &v.Wanted, always)
+	nameField(c, `"found":`, &v.Found, v.Found != "")
 	c.literal("}")
 }
 
@@ -450,6 +538,8 @@ func callStartedFields(c *jsonCodec, v *CallStarted) {
 	}
 	c.rawField(`"input":`, &v.Input, len(v.Input) > 0)
 	c.boolField(`"idempotent":`, &v.Idempotent, v.Idempotent)
+	c.boolField(`"asks_first":`, &v.AsksFirst, v.AsksFirst)
+	textField(c, `"title":`, &v.Title, v.Title != "")
 	idField(c, `"process":`, &v.Process, !v.Process.IsZero())
 }
 
@@ -482,6 +572,8 @@ func callSettledFields(c *jsonCodec, v *CallSettled) {
 	c.boolField(`"agrees":`, &v.Agrees, always)
 	idField(c, `"changed_by":`, &v.ChangedBy, !v.ChangedBy.IsZero())
 	listField(c, `"allowed":`, &v.Allowed, len(v.Allowed) > 0, ruleElement)
+	intField(c, `"ran_ms":`, &v.RanMS, v.RanMS != 0)
+	listField(c, `"files":`, &v.Files, len(v.Files) > 0, fileAccessElement)
 }
 
 // retainedElement encodes or decodes domain.Retained as an object.
@@ -492,6 +584,15 @@ func retainedElement(c *jsonCodec, v *domain.Retained) {
 	intField(c, `"lines":`, &v.Lines, always)
 	nameField(c, `"mime":`, &v.MIME, always)
 	textField(c, `"sha256":`, &v.SHA256, always)
+	c.literal("}")
+}
+
+// fileAccessElement encodes or decodes domain.FileAccess as an object.
+func fileAccessElement(c *jsonCodec, v *domain.FileAccess) {
+	c.literal("{")
+	textField(c, `"path":`, &v.Path, always)
+	nameField(c, `"access":`, &v.Access, always)
+	textField(c, `"version":`, &v.Version, v.Version != "")
 	c.literal("}")
 }
 
@@ -549,6 +650,7 @@ func permissionDecidedFields(c *jsonCodec, v *PermissionDecided) {
 // approvalSavedFields encodes or decodes the fields of ApprovalSaved.
 func approvalSavedFields(c *jsonCodec, v *ApprovalSaved) {
 	idField(c, `"permission":`, &v.Permission, always)
+	nameField(c, `"agent":`, &v.Agent, v.Agent != "")
 	nameField(c, `"location":`, &v.Location, v.Location != "")
 	nameField(c, `"action":`, &v.Action, always)
 	textField(c, `"resource":`, &v.Resource, always)
@@ -558,6 +660,7 @@ func approvalSavedFields(c *jsonCodec, v *ApprovalSaved) {
 
 // approvalRevokedFields encodes or decodes the fields of ApprovalRevoked.
 func approvalRevokedFields(c *jsonCodec, v *ApprovalRevoked) {
+	nameField(c, `"agent":`, &v.Agent, v.Agent != "")
 	nameField(c, `"location":`, &v.Location, v.Location != "")
 	nameField(c, `"action":`, &v.Action, always)
 	textField(c, `"resource":`, &v.Resource, always)
@@ -628,6 +731,88 @@ func providerFailedFields(c *jsonCodec, v *ProviderFailed) {
 	textField(c, `"detail":`, &v.Detail, always)
 	intField(c, `"status":`, &v.Status, v.Status != 0)
 	intField(c, `"attempt":`, &v.Attempt, v.Attempt != 0)
+}
+
+// callsAddedFields encodes or decodes the fields of CallsAdded.
+func callsAddedFields(c *jsonCodec, v *CallsAdded) {
+	idField(c, `"message":`, &v.Message, always)
+	nameField(c, `"parent":`, &v.Parent, always)
+	listField(c, `"calls":`, &v.Calls, always, callElement)
+}
+
+// questionAskedFields encodes or decodes the fields of QuestionAsked.
+func questionAskedFields(c *jsonCodec, v *QuestionAsked) {
+	idField(c, `"question":`, &v.Question, always)
+	idField(c, `"message":`, &v.Message, always)
+	nameField(c, `"call":`, &v.Call, always)
+	nameField(c, `"agent":`, &v.Agent, always)
+	listField(c, `"questions":`, &v.Questions, always, questionElement)
+}
+
+// questionElement encodes or decodes domain.Question as an object.
+func questionElement(c *jsonCodec, v *domain.Question) {
+	c.literal("{")
+	textField(c, `"question":`, &v.Question, always)
+	textField(c, `"header":`, &v.Header, v.Header != "")
+	listField(c, `"options":`, &v.Options, len(v.Options) > 0, questionOptionElement)
+	c.boolField(`"multiple":`, &v.Multiple, v.Multiple)
+	c.literal("}")
+}
+
+// questionOptionElement encodes or decodes domain.QuestionOption as an object.
+func questionOptionElement(c *jsonCodec, v *domain.QuestionOption) {
+	c.literal("{")
+	textField(c, `"label":`, &v.Label, always)
+	textField(c, `"description":`, &v.Description, v.Description != "")
+	c.literal("}")
+}
+
+// questionAnsweredFields encodes or decodes the fields of QuestionAnswered.
+func questionAnsweredFields(c *jsonCodec, v *QuestionAnswered) {
+	idField(c, `"question":`, &v.Question, always)
+	listField(c, `"answers":`, &v.Answers, len(v.Answers) > 0, answeredQuestionElement)
+	c.boolField(`"dismissed":`, &v.Dismissed, v.Dismissed)
+	textField(c, `"feedback":`, &v.Feedback, v.Feedback != "")
+	nameField(c, `"by":`, &v.By, always)
+	intField(c, `"waited_ms":`, &v.WaitedMS, always)
+	nameField(c, `"person":`, &v.Person, v.Person != "")
+}
+
+// answeredQuestionElement encodes or decodes AnsweredQuestion as an object.
+func answeredQuestionElement(c *jsonCodec, v *AnsweredQuestion) {
+	c.literal("{")
+	listField(c, `"chosen":`, &v.Chosen, always, textElement)
+	c.literal("}")
+}
+
+// textRecordedFields encodes or decodes the fields of TextRecorded.
+func textRecordedFields(c *jsonCodec, v *TextRecorded) {
+	textField(c, `"digest":`, &v.Digest, always)
+	textField(c, `"text":`, &v.Text, always)
+}
+
+// agentSwitchedFields encodes or decodes the fields of AgentSwitched.
+func agentSwitchedFields(c *jsonCodec, v *AgentSwitched) {
+	nameField(c, `"agent":`, &v.Agent, always)
+	nameField(c, `"previous":`, &v.Previous, always)
+	idField(c, `"message":`, &v.Message, !v.Message.IsZero())
+	nameField(c, `"call":`, &v.Call, v.Call != "")
+}
+
+// todosReplacedFields encodes or decodes the fields of TodosReplaced.
+func todosReplacedFields(c *jsonCodec, v *TodosReplaced) {
+	idField(c, `"message":`, &v.Message, always)
+	nameField(c, `"call":`, &v.Call, always)
+	listField(c, `"todos":`, &v.Todos, always, todoElement)
+}
+
+// todoElement encodes or decodes domain.Todo as an object.
+func todoElement(c *jsonCodec, v *domain.Todo) {
+	c.literal("{")
+	textField(c, `"content":`, &v.Content, always)
+	nameField(c, `"status":`, &v.Status, always)
+	nameField(c, `"priority":`, &v.Priority, always)
+	c.literal("}")
 }
 
 // metadataElement encodes or decodes metadata as an object.

@@ -34,6 +34,7 @@ func sampleEvents() []Event {
 	retained := domain.Retained{Ref: domain.NewRef(m.Event(), domain.TextChannel), Bytes: 70000, Lines: 12, MIME: "text/plain", SHA256: strings.Repeat("ab", 32)}
 	content := domain.Contents{domain.Text("a < b & c"), domain.Media{MIME: "image/png", Name: "c.png", Data: []byte("png")}}
 	raw := func(text string) json.RawMessage { return json.RawMessage(text) }
+	later := domain.NewMint(now, rand.NewChaCha8([32]byte{9})) // for fields that were added later, so that the IDs of the others stay
 	return []Event{
 		ProcessStarted{Process: m.Process(), Host: "build-7", PID: 4711, Program: "ledger", Version: "v1.2.3", Until: now().Add(time.Minute), Address: "https://build-7:2114", InStore: true},
 		ProcessStopped{Process: m.Process(), Reason: ProcessLost},
@@ -42,7 +43,11 @@ func sampleEvents() []Event {
 			Scope: m.Scope(),
 			Tools: []RegisteredTool{{
 				Name: "read", Description: "Reads <files> & folders.", Input: raw(`{"type":"object"}`), Output: raw(`{"type":"string"}`),
-				Action: "read", Fingerprint: domain.Fingerprint{1, 2}, Idempotent: true,
+				Action: "read", Fingerprint: domain.Fingerprint{1, 2}, Idempotent: true, AsksFirst: true,
+				Available: domain.Availability{{
+					Agents: []string{"build"}, Models: []string{"gpt-*", "!gpt-4*"}, Providers: []string{"openai"}, Clients: []string{"ledger"},
+					Flags: []string{"patch"}, Needs: []string{"program:gopls|clangd"},
+				}},
 			}},
 			Refused: []RefusedTool{{Name: "my tool", Reason: "Invalid tool name"}},
 		},
@@ -50,12 +55,15 @@ func sampleEvents() []Event {
 		LayerClosed{Layer: m.Layer(), Reason: ProcessEnded},
 		SessionOpened{
 			Session: m.Session(), Agent: "build", Location: "/home/u/project", Model: "some-model", Parent: m.Session(),
-			Origin: Origin{Kind: Imported, Format: "claude-code", Source: "0b7d"},
+			Origin: Origin{Kind: Imported, Format: "claude-code", Source: "0b7d"}, ParentMessage: later.Message(), ParentCall: "call_7", Ancestors: []domain.AgentID{"plan"},
 		},
 		PromptAdmitted{Message: m.Message(), Text: "mend the test", Media: content[1:]},
 		TurnMaterialized{
 			Turn: m.Turn(), Message: m.Message(), Agent: "build", Model: "some-model", Tools: []domain.Offered{offered},
-			Hidden: []HiddenTool{{Offered: effective, Rule: rule}}, Disabled: true, Observed: true, Rules: strings.Repeat("ef", 32),
+			Hidden:   []HiddenTool{{Offered: effective, Rule: rule, Unmet: []domain.UnmetCondition{{Kind: "model", Wanted: "gpt-*", Found: "some-model"}}}},
+			Disabled: true, Observed: true, Rules: strings.Repeat("ef", 32),
+			Provider: "script", Client: "ledger", Flags: []string{"patch"}, System: strings.Repeat("0a", 32),
+			Described: []DescribedTool{{Name: "skill", Text: strings.Repeat("0b", 32)}},
 		},
 		ReplyReceived{
 			Turn: m.Turn(), Message: m.Message(), Text: "I read it.", Calls: []domain.Call{{ID: "call_1", Name: "read", Input: raw(`{"path":"a.go"}`)}},
@@ -64,13 +72,14 @@ func sampleEvents() []Event {
 		},
 		CallStarted{
 			Turn: m.Turn(), Message: m.Message(), Call: "call_1", Tool: "read", Offered: offered, Effective: effective,
-			Input: raw(`{"path":"b.go"}`), Idempotent: true, Process: m.Process(),
+			Input: raw(`{"path":"b.go"}`), Idempotent: true, AsksFirst: true, Title: "b.go", Process: m.Process(),
 		},
 		CallSettled{
 			Turn: m.Turn(), Message: m.Message(), Call: "call_1", Tool: "read", Outcome: domain.Interrupted, Began: true, Interruption: domain.ByUser,
 			Text: "stopped", Detail: "signal", Rule: rule, Input: raw(`{"path":"b.go"}`), Structured: raw(`{"n":1}`), Content: content,
 			Retained: []domain.Retained{retained}, Lost: 5_800_000, Progress: &domain.Progress{Structured: raw(`7`), Content: content},
 			Offered: offered, Effective: effective, Agrees: true, ChangedBy: m.Event(), Allowed: []domain.Rule{rule},
+			RanMS: 1234, Files: []domain.FileAccess{{Path: "/home/u/project/b.go", Access: domain.FileChanged, Version: "sha256:" + strings.Repeat("0c", 32)}},
 		},
 		LateResultObserved{
 			Message: m.Message(), Call: "call_1", Tool: "read", Settlement: m.Event(), Outcome: domain.Succeeded, Text: "late", Structured: raw(`"late"`),
@@ -83,8 +92,8 @@ func sampleEvents() []Event {
 		PermissionDecided{
 			Permission: m.Permission(), Effect: domain.Deny, By: ByPerson, Rule: rule, Scope: "reject", Feedback: "use a branch", WaitedMS: 1500, Person: "ada",
 		},
-		ApprovalSaved{Permission: m.Permission(), Location: "/home/u/project", Action: "bash", Resource: "git *", Expires: now().Add(time.Hour), Person: "ada"},
-		ApprovalRevoked{Location: "/home/u/project", Action: "bash", Resource: "git *", Reason: "no longer wanted", Person: "ada"},
+		ApprovalSaved{Permission: m.Permission(), Agent: "build", Location: "/home/u/project", Action: "bash", Resource: "git *", Expires: now().Add(time.Hour), Person: "ada"},
+		ApprovalRevoked{Agent: "build", Location: "/home/u/project", Action: "bash", Resource: "git *", Reason: "no longer wanted", Person: "ada"},
 		LoopDetected{Message: m.Message(), Call: "call_9", Tool: "read", Period: 2, Rounds: 3},
 		OutputPruned{Retained: retained, Policy: "older than 30 days", Pruned: now()},
 		SessionInterrupted{Reason: domain.ByShutdown, Detail: "SIGTERM"},
@@ -101,6 +110,17 @@ func sampleEvents() []Event {
 		ContextCompacted{Trigger: "auto", Before: 160000, After: 9000},
 		CommandRan{By: ByHook, Name: "PreToolUse:read", Command: "check <file>", Call: "call_1", Outcome: "blocked", Output: "no & no"},
 		ProviderFailed{Detail: "Overloaded", Status: 529, Attempt: 2},
+		CallsAdded{Message: later.Message(), Parent: "call_1", Calls: []domain.Call{{ID: "call_1/1", Name: "read", Input: raw(`{"path":"a.go"}`)}}},
+		QuestionAsked{
+			Question: later.Permission(), Message: later.Message(), Call: "call_1", Agent: "build",
+			Questions: []domain.Question{{Question: "Which <port>?", Header: "Port", Options: []domain.QuestionOption{{Label: "80", Description: "plain & open"}}, Multiple: true}},
+		},
+		QuestionAnswered{
+			Question: later.Permission(), Answers: []AnsweredQuestion{{Chosen: []string{"80"}}}, Dismissed: true, Feedback: "none of them", By: ByPerson, WaitedMS: 1500, Person: "ada",
+		},
+		TextRecorded{Digest: strings.Repeat("0a", 32), Text: "You are <an> agent & write code."},
+		AgentSwitched{Agent: "build", Previous: "plan", Message: later.Message(), Call: "call_1"},
+		TodosReplaced{Message: later.Message(), Call: "call_1", Todos: []domain.Todo{{Content: "fix <it>", Status: "pending", Priority: "high"}}},
 	}
 }
 
@@ -108,8 +128,8 @@ func sampleEvents() []Event {
 // version. Each addition has its own golden file, and the files of the
 // forms before it stay as they were.
 var additions = map[string]int{
-	"TurnMaterialized": 1, "CallSettled": 2, "PermissionRequested": 1, "PermissionDecided": 1, "ApprovalSaved": 1, "ApprovalRevoked": 1,
-	"PromptAdmitted": 1, "ReplyReceived": 1, "ProcessStarted": 1,
+	"TurnMaterialized": 2, "CallSettled": 3, "PermissionRequested": 1, "PermissionDecided": 1, "ApprovalSaved": 2, "ApprovalRevoked": 2,
+	"PromptAdmitted": 1, "ReplyReceived": 1, "ProcessStarted": 1, "ToolsRegistered": 1, "SessionOpened": 1, "CallStarted": 1,
 }
 
 // A goldenVariant is a form of a kind that some program wrote: a version, and how
@@ -155,6 +175,31 @@ func as(form goldenVariant, e Event) Event {
 		if form.additions < 1 {
 			e.Rules = ""
 		}
+		if form.additions < 2 {
+			e.Provider, e.Client, e.Flags, e.System, e.Described = "", "", nil, "", nil
+			e.Hidden = slices.Clone(e.Hidden)
+			for i := range e.Hidden {
+				e.Hidden[i].Unmet = nil
+			}
+		}
+		return e
+	case ToolsRegistered:
+		if form.additions < 1 {
+			e.Tools = slices.Clone(e.Tools)
+			for i := range e.Tools {
+				e.Tools[i].AsksFirst, e.Tools[i].Available = false, nil
+			}
+		}
+		return e
+	case SessionOpened:
+		if form.additions < 1 {
+			e.ParentMessage, e.ParentCall, e.Ancestors = domain.MessageID{}, "", nil
+		}
+		return e
+	case CallStarted:
+		if form.additions < 1 {
+			e.AsksFirst, e.Title = false, ""
+		}
 		return e
 	case CallSettled:
 		if form.additions < 1 {
@@ -162,6 +207,9 @@ func as(form goldenVariant, e Event) Event {
 		}
 		if form.additions < 2 {
 			e.Lost = 0
+		}
+		if form.additions < 3 {
+			e.RanMS, e.Files = 0, nil
 		}
 		return e
 	case PermissionRequested:
@@ -178,10 +226,16 @@ func as(form goldenVariant, e Event) Event {
 		if form.additions < 1 {
 			e.Person = ""
 		}
+		if form.additions < 2 {
+			e.Agent = ""
+		}
 		return e
 	case ApprovalRevoked:
 		if form.additions < 1 {
 			e.Person = ""
+		}
+		if form.additions < 2 {
+			e.Agent = ""
 		}
 		return e
 	}

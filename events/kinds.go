@@ -45,6 +45,12 @@ var kinds = map[string]kind{
 	"ContextCompacted":    of[ContextCompacted](),
 	"CommandRan":          of[CommandRan](),
 	"ProviderFailed":      of[ProviderFailed](),
+	"CallsAdded":          of[CallsAdded](),
+	"QuestionAsked":       of[QuestionAsked](),
+	"QuestionAnswered":    of[QuestionAnswered](),
+	"TextRecorded":        of[TextRecorded](),
+	"AgentSwitched":       of[AgentSwitched](),
+	"TodosReplaced":       of[TodosReplaced](),
 }
 
 // A kind holds the current version of one kind of event, its decoder and the

@@ -52,6 +52,11 @@ type RegisteredTool struct {
 	// Idempotent is the promise of the tool that a second run of the same call has
 	// no further effect.
 	Idempotent bool `json:"idempotent,omitempty"`
+	// AsksFirst is the promise of the tool to request permission before its first side
+	// effect.
+	AsksFirst bool `json:"asks_first,omitempty"`
+	// Available says in which turns the tool is offered; empty: in every turn.
+	Available domain.Availability `json:"available,omitempty"`
 }
 
 // A RefusedTool is a tool that was not registered, and the reason.

@@ -68,6 +68,9 @@ const (
 type ApprovalSaved struct {
 	// Permission is the request that the approval decided.
 	Permission domain.PermissionID `json:"permission"`
+	// Agent is the agent to whose requests the approval applies; empty in logs of
+	// older programs.
+	Agent domain.AgentID `json:"agent,omitempty" codec:"intern"`
 	// Location is the workspace to which the approval applies.
 	Location string `json:"location,omitempty" codec:"intern"`
 	// Action is the approved action.
@@ -82,12 +85,50 @@ type ApprovalSaved struct {
 
 // ApprovalRevoked records that a saved approval no longer applies.
 type ApprovalRevoked struct {
-	// Location, Action and Resource are those of the approval.
-	Location string `json:"location,omitempty" codec:"intern"`
-	Action   string `json:"action" codec:"intern"`
-	Resource string `json:"resource"`
+	// Agent, Location, Action and Resource are those of the approval.
+	Agent    domain.AgentID `json:"agent,omitempty" codec:"intern"`
+	Location string         `json:"location,omitempty" codec:"intern"`
+	Action   string         `json:"action" codec:"intern"`
+	Resource string         `json:"resource"`
 	// Reason is a text for a person; it may be empty.
 	Reason string `json:"reason,omitempty"`
 	// Person is the OS user who revoked the approval.
 	Person string `json:"person,omitempty" codec:"intern"`
+}
+
+// QuestionAsked records that a running call asked a person questions.
+type QuestionAsked struct {
+	// Question is the ID of the request, which its QuestionAnswered repeats.
+	Question domain.PermissionID `json:"question"`
+	// Message is the reply that contains the call.
+	Message domain.MessageID `json:"message"`
+	Call    domain.CallID    `json:"call" codec:"intern"`
+	// Agent is the agent that runs the call.
+	Agent domain.AgentID `json:"agent" codec:"intern"`
+	// Questions are the questions as shown.
+	Questions []domain.Question `json:"questions"`
+}
+
+// QuestionAnswered records the end of the questions of a QuestionAsked.
+type QuestionAnswered struct {
+	// Question is the ID of the request.
+	Question domain.PermissionID `json:"question"`
+	// Answers has one element for each question, in order.
+	Answers []AnsweredQuestion `json:"answers,omitempty"`
+	// Dismissed reports that the person or the program did not answer.
+	Dismissed bool `json:"dismissed,omitempty"`
+	// Feedback is the text of the person for the model, if Dismissed.
+	Feedback string `json:"feedback,omitempty"`
+	// By is ByPerson, ByHeadless or ByRecovery.
+	By Decider `json:"by" codec:"intern"`
+	// WaitedMS is the time from question to answer, in milliseconds.
+	WaitedMS int64 `json:"waited_ms"`
+	// Person is the OS user who answered, if By is ByPerson.
+	Person string `json:"person,omitempty" codec:"intern"`
+}
+
+// An AnsweredQuestion is the answer to one question.
+type AnsweredQuestion struct {
+	// Chosen are the chosen labels, or the free text; empty: unanswered.
+	Chosen []string `json:"chosen"`
 }

@@ -16,6 +16,12 @@ type SessionOpened struct {
 	Model string `json:"model,omitempty" codec:"intern"`
 	// Parent is the session that started this one; zero: no session did.
 	Parent domain.SessionID `json:"parent,omitzero"`
+	// ParentMessage and ParentCall identify the call of Parent that started this one.
+	ParentMessage domain.MessageID `json:"parent_message,omitzero"`
+	ParentCall    domain.CallID    `json:"parent_call,omitempty"`
+	// Ancestors are the agents of the sessions above this one, the root first. Their
+	// rules bind this session too.
+	Ancestors []domain.AgentID `json:"ancestors,omitempty"`
 	// Origin describes how the session entered the ledger.
 	Origin Origin `json:"origin"`
 }
@@ -59,6 +65,17 @@ type TurnMaterialized struct {
 	Agent domain.AgentID `json:"agent" codec:"intern"`
 	// Model is the requested model; empty: not known.
 	Model string `json:"model,omitempty" codec:"intern"`
+	// Provider is the program that serves the model; empty: not known.
+	Provider string `json:"provider,omitempty" codec:"intern"`
+	// Client is the program that runs the session; empty: not known.
+	Client string `json:"client,omitempty" codec:"intern"`
+	// Flags are the names that the user set.
+	Flags []string `json:"flags,omitempty"`
+	// System is the digest of the system prompt, whose text is in an earlier
+	// TextRecorded; empty: there is none.
+	System string `json:"system,omitempty" codec:"intern"`
+	// Described are the offered tools whose description is made for this turn.
+	Described []DescribedTool `json:"described,omitempty"`
 	// Tools are the offered registrations, in the order of the request to the
 	// model.
 	Tools []domain.Offered `json:"tools"`
@@ -77,11 +94,48 @@ type TurnMaterialized struct {
 // Offer returns the tools that the turn may call.
 func (t TurnMaterialized) Offer() domain.Offer { return domain.Offer{Turn: t.Turn, Tools: t.Tools} }
 
-// A HiddenTool is a tool in effect that the turn did not offer, and the rule
-// that hid it.
+// A HiddenTool is a tool in effect that the turn did not offer. Either the rule that hid
+// it is set, or the conditions that the turn did not meet.
 type HiddenTool struct {
 	domain.Offered
 	Rule domain.Rule `json:"rule"`
+	// Unmet has the first unmet condition of each alternative of the tool's
+	// availability.
+	Unmet []domain.UnmetCondition `json:"unmet,omitempty"`
+}
+
+// A DescribedTool is an offered tool with a description that is made for one turn.
+type DescribedTool struct {
+	Name domain.Name `json:"tool" codec:"intern"`
+	// Text is the digest of the description, whose text is in an earlier TextRecorded.
+	Text string `json:"text" codec:"intern"`
+}
+
+// TextRecorded records a text that turns of the session name by its digest: a system
+// prompt or the description of a tool. A session has each text once.
+type TextRecorded struct {
+	// Digest is the SHA-256 of the text in 64 hexadecimal digits.
+	Digest string `json:"digest"`
+	Text   string `json:"text"`
+}
+
+// AgentSwitched records that another agent continues the session.
+type AgentSwitched struct {
+	// Agent is the agent of the turns that follow, and Previous the one before.
+	Agent    domain.AgentID `json:"agent" codec:"intern"`
+	Previous domain.AgentID `json:"previous" codec:"intern"`
+	// Message and Call identify the call that switched the agent.
+	Message domain.MessageID `json:"message,omitzero"`
+	Call    domain.CallID    `json:"call,omitempty" codec:"intern"`
+}
+
+// TodosReplaced records the list of tasks that an agent keeps, in place of the list
+// before.
+type TodosReplaced struct {
+	// Message and Call identify the call that wrote the list.
+	Message domain.MessageID `json:"message"`
+	Call    domain.CallID    `json:"call" codec:"intern"`
+	Todos   []domain.Todo    `json:"todos"`
 }
 
 // ReplyReceived records a reply of the model.

@@ -220,7 +220,11 @@ func TestTheCommitterOutlivesAppendsThatAreWithdrawn(t *testing.T) {
 		}
 	}()
 	put, withdrawn := 0, 0
-	for range 50_000 {
+	rounds := 50_000
+	if raceEnabled {
+		rounds = 10_000
+	}
+	for range rounds {
 		p := &appendRequest{stream: "s-1", size: 1}
 		must(t, q.admit(t.Context(), p.stream, p.size))
 		must(t, q.put(p))
