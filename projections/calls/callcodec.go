@@ -39,6 +39,9 @@ const (
 	hasPreview
 	hasLate
 	hasRequests
+	hasParent
+	hasTitle
+	hasRan
 )
 
 // flags returns the flags of a call.
@@ -56,6 +59,7 @@ func (c *callRecord) flags() (f uint32) {
 		{hasBegan, e.Began}, {agrees, e.Agrees}, {hasText, e.Text != ""}, {hasDetail, e.Detail != ""},
 		{hasInput, len(c.Input) > 0}, {hasInputPreview, c.InputPreview != ""}, {hasPreview, c.Preview != ""},
 		{hasLate, c.Late != 0}, {hasRequests, c.Requests != 0 || c.WaitedMS != 0},
+		{hasParent, c.Parent != ""}, {hasTitle, c.Title != ""}, {hasRan, e.RanMS != 0},
 	} {
 		if has.set {
 			f |= has.flag
@@ -94,6 +98,8 @@ func (s *State) packKey(p *checkpointCodec, c *callRecord) {
 //	late           number of late results
 //	requests       number of permission requests, and the milliseconds waited
 //	strays         places of the late results before a reply
+//	parent         call ID
+//	title          text
 //	settlement     see packEnd
 func (s *State) pack(p *checkpointCodec, c *callRecord) {
 	s.packKey(p, c)
@@ -169,6 +175,12 @@ func (s *State) pack(p *checkpointCodec, c *callRecord) {
 			p.place(&c.Strays[i])
 		}
 	}
+	if has(hasParent) {
+		text(p, &c.Parent)
+	}
+	if has(hasTitle) {
+		text(p, &c.Title)
+	}
 	if has(hasSettled) {
 		s.packEnd(p, c, has)
 	}
@@ -218,6 +230,9 @@ func (s *State) packEnd(p *checkpointCodec, c *callRecord, has func(uint32) bool
 	}
 	if has(hasRetained) {
 		asJSON(p, &e.Retained)
+	}
+	if has(hasRan) {
+		p.signed(&e.RanMS)
 	}
 }
 

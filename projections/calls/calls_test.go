@@ -108,6 +108,8 @@ func TestSessionsAreCountedAsTheHistoryHasThem(t *testing.T) {
 				}
 				replies[e.Message] = true
 				want[id].calls += len(e.Calls)
+			case events.CallsAdded:
+				want[id].calls += len(e.Calls)
 			case events.CallSettled:
 				want[id].settled++
 				if e.Outcome != domain.Succeeded {
@@ -236,6 +238,15 @@ func (d *desk) settled(id domain.CallID) events.CallSettled {
 		Turn: d.turn, Message: d.message, Call: id, Tool: "read", Outcome: domain.Succeeded, Began: true,
 		Content: domain.Contents{domain.Text("ok")}, Offered: d.offers[0], Effective: d.offers[0], Agrees: true,
 	}
+}
+
+// added returns calls of the tool read that the call parent makes.
+func (d *desk) added(parent domain.CallID, ids ...domain.CallID) events.CallsAdded {
+	e := events.CallsAdded{Message: d.message, Parent: parent}
+	for _, id := range ids {
+		e.Calls = append(e.Calls, domain.Call{ID: id, Name: "read", Input: json.RawMessage(`{"path":"a"}`)})
+	}
+	return e
 }
 
 // run appends the start and the successful settlement of a call.
@@ -404,6 +415,50 @@ func breaches() []breach {
 		}},
 		{"decides what nobody asked", calls.DecidedUnrequested, func(d *desk) events.Envelope {
 			return d.add(events.PermissionDecided{Permission: d.log.Mint.Permission(), Effect: domain.Allow})
+		}},
+		{"adds calls before it began", calls.AddedOutside, func(d *desk) events.Envelope {
+			d.ask("a")
+			added := d.add(d.added("a", "a/1"))
+			d.run("a")
+			d.run("a/1")
+			return added
+		}},
+		{"adds calls after its end", calls.AddedOutside, func(d *desk) events.Envelope {
+			d.ask("a")
+			d.run("a")
+			added := d.add(d.added("a", "a/1"))
+			d.run("a/1")
+			return added
+		}},
+		{"adds calls and was never asked for", calls.AddedOutside, func(d *desk) events.Envelope {
+			return d.add(d.added("ghost"))
+		}},
+		{"added without an end", calls.Open, func(d *desk) events.Envelope {
+			d.ask("a")
+			d.add(d.started("a"))
+			added := d.add(d.added("a", "a/1"))
+			d.add(d.settled("a"))
+			return added
+		}},
+		{"adds a call with the ID of another", calls.AskedAsAnother, func(d *desk) events.Envelope {
+			d.ask("a", "a/1")
+			d.add(d.started("a"))
+			e := d.added("a", "a/1")
+			e.Calls[0].Name = "write"
+			added := d.add(e)
+			d.run("a/1")
+			d.add(d.settled("a"))
+			return added
+		}},
+		{"waits for an answer", calls.WaitsForDecision, func(d *desk) events.Envelope {
+			d.ask("a")
+			d.add(d.started("a"))
+			asks := d.add(events.QuestionAsked{Question: d.log.Mint.Permission(), Message: d.message, Call: "a"})
+			d.add(d.settled("a"))
+			return asks
+		}},
+		{"answers what nobody asked", calls.DecidedUnrequested, func(d *desk) events.Envelope {
+			return d.add(events.QuestionAnswered{Question: d.log.Mint.Permission()})
 		}},
 		{"goes on without an opening", calls.NeverOpened, func(d *desk) events.Envelope {
 			return d.log.Add(events.SessionStream(d.log.Mint.Session()), events.PromptAdmitted{Message: d.log.Mint.Message(), Text: "go"})

@@ -31,6 +31,8 @@ const (
 	StartDenied Law = "a call that began says so"
 	// StartMissing is not checked in an import.
 	StartMissing Law = "a call runs once its start is on record"
+	// AddedOutside requires that a call has begun and not ended when it adds calls.
+	AddedOutside Law = "a call adds calls while it runs"
 	NotOffered   Law = "a call runs under what its turn offered"
 	// NoMaterialization requires that the turn of a start, a settlement or a reply is
 	// on record. The events of an import may name no turn.

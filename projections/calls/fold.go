@@ -15,12 +15,8 @@ func apply(s *State, v events.Envelope) *State {
 	s.kept.Folded++
 	if known := s.session(v); known != nil {
 		s.applySession(known, v)
-		known.LastEvent, known.Revision, known.LastOrdinal, known.Last = v.Time, v.Revision, s.kept.Folded, v.ID
-		switch v.Event.(type) {
-		case events.PromptAdmitted, events.LateResultObserved: // appended at any time, by others than the run
-		default:
-			known.LastRunOrdinal = s.kept.Folded
-		}
+		known.LastEvent, known.Revision = v.Time, v.Revision
+		known.advance(v, s.kept.Folded)
 	} else if !s.applyProcess(v) {
 		s.applyLayer(v)
 	}
@@ -29,6 +25,20 @@ func apply(s *State, v events.Envelope) *State {
 	}
 	s.packEnded()
 	return s
+}
+
+// advance moves Last, LastOrdinal and LastRunOrdinal to the event v. It ignores a text: a
+// text is appended together with the turn that names it, after the tools of the turn were
+// chosen. It does not move LastRunOrdinal to events that others than the run append.
+func (known *checkedSession) advance(v events.Envelope, ordinal int) {
+	switch v.Event.(type) {
+	case events.TextRecorded:
+		return
+	case events.PromptAdmitted, events.LateResultObserved:
+	default:
+		known.LastRunOrdinal = ordinal
+	}
+	known.LastOrdinal, known.Last = ordinal, v.ID
 }
 
 // at returns the Place of v, the event that is being folded.
@@ -80,6 +90,8 @@ func (s *State) applySession(known *checkedSession, v events.Envelope) {
 		s.materialized(known, e, v)
 	case events.ReplyReceived:
 		s.replied(known, e, v)
+	case events.CallsAdded:
+		s.added(known, e, v)
 	case events.CallStarted:
 		s.started(known, e, v)
 	case events.CallSettled:
@@ -90,6 +102,12 @@ func (s *State) applySession(known *checkedSession, v events.Envelope) {
 		s.requested(known, e, v)
 	case events.PermissionDecided:
 		s.decided(known, e, v)
+	case events.QuestionAsked:
+		s.requested(known, events.PermissionRequested{Permission: e.Question, Message: e.Message, Call: e.Call, Action: "question"}, v)
+	case events.QuestionAnswered:
+		s.decided(known, events.PermissionDecided{Permission: e.Question, WaitedMS: e.WaitedMS}, v)
+	case events.AgentSwitched:
+		known.Agent = e.Agent
 	case events.SessionInterrupted:
 		known.Interrupted = true
 	case events.SessionClosed:
@@ -155,21 +173,38 @@ func (s *State) replied(known *checkedSession, e events.ReplyReceived, v events.
 	}
 	s.checkTurn(known, Key{Session: known.ID, Message: e.Message}, "", e.Turn, v)
 	for _, asked := range e.Calls {
-		s.asked(known, e, asked, v)
+		s.asked(known, Call{Message: e.Message, Turn: e.Turn}, asked, v)
 	}
 }
 
-// asked folds one call of a reply. The first reply that asks for the call sets its
-// turn, tool and input. asked only checks a repetition. In an import, the result may
-// come before the reply; the call is an orphan until then.
-func (s *State) asked(known *checkedSession, e events.ReplyReceived, asked domain.Call, v events.Envelope) {
-	c := s.call(known, e.Message, asked.ID, asked.Name)
+// added folds the calls that a running call made. The running call must have begun and
+// not ended.
+func (s *State) added(known *checkedSession, e events.CallsAdded, v events.Envelope) {
+	var turn domain.TurnID
+	parent := s.called(Key{known.ID, e.Message, e.Parent})
+	if parent == nil || parent.State != Begun {
+		s.report(exception(AddedOutside, Key{known.ID, e.Message, e.Parent}, "", s.at(v), "it adds %d calls and is not running", len(e.Calls)))
+	}
+	if parent != nil {
+		turn = parent.Turn
+	}
+	for _, asked := range e.Calls {
+		s.asked(known, Call{Message: e.Message, Turn: turn, Parent: e.Parent}, asked, v)
+	}
+}
+
+// asked folds one call of a reply or of a running call; of has its message, turn and
+// parent. The first event that asks for the call sets its turn, tool and input. asked
+// only checks a repetition. In an import, the result may come before the reply; the call
+// is an orphan until then.
+func (s *State) asked(known *checkedSession, of Call, asked domain.Call, v events.Envelope) {
+	c := s.call(known, of.Message, asked.ID, asked.Name)
 	if !c.Asked.IsZero() {
 		s.checkSame(known, c, asked, v)
 		return
 	}
 	s.checkOrder(known, c, v)
-	c.Turn, c.Tool, c.Asked, c.AskedAt = e.Turn, asked.Name, v.Time, s.at(v)
+	c.Turn, c.Parent, c.Tool, c.Asked, c.AskedAt = of.Turn, of.Parent, asked.Name, v.Time, s.at(v)
 	if len(asked.Input) <= previewBytes {
 		c.Input = asked.Input
 	} else {
@@ -222,7 +257,7 @@ func (s *State) started(known *checkedSession, e events.CallStarted, v events.En
 		return
 	}
 	c.State, c.Started, c.StartedAt, c.Process = Begun, v.Time, s.at(v), e.Process
-	c.Offered, c.Idempotent = e.Offered, e.Idempotent
+	c.Offered, c.Idempotent, c.Title = e.Offered, e.Idempotent, cut(e.Title)
 }
 
 // settled folds the settlement of a call. It reports a second settlement as a breach
@@ -252,7 +287,7 @@ func (s *State) settled(known *checkedSession, e events.CallSettled, v events.En
 // stream, and with Text and Detail cut. It drops Lost, which only call show prints,
 // from the event.
 func trimmed(e events.CallSettled) events.CallSettled {
-	e.Input, e.Structured, e.Content, e.Progress = nil, nil, nil, nil
+	e.Input, e.Structured, e.Content, e.Progress, e.Files = nil, nil, nil, nil, nil
 	e.Text, e.Detail, e.Lost = cut(e.Text), cut(e.Detail), 0
 	return e
 }

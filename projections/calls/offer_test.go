@@ -187,6 +187,40 @@ func TestATurnIsCheckedAgainstTheEventThatCausedIt(t *testing.T) {
 	}
 }
 
+// The texts of a turn are appended with it. A change of layers between the event that
+// caused the turn and its texts is no breach, and a change before that event is one.
+func TestTheTextsOfATurnDoNotMoveItsCause(t *testing.T) {
+	t.Parallel()
+	for _, before := range []bool{false, true} {
+		d := newDesk()
+		closing := func() {
+			d.log.Add(events.LayerStream(d.layer), events.RegistrationClosed{Registration: d.offers[0].Registration})
+		}
+		if before {
+			closing()
+		}
+		prompt := d.prompt()
+		if !before {
+			closing()
+		}
+		d.add(events.TextRecorded{Digest: "d", Text: "You are an agent."})
+		turn := d.offer(d.offers...)
+		history := d.log.Envelopes()
+		for i := range history {
+			if history[i].ID == turn.ID {
+				history[i].Causation = prompt.ID
+			}
+		}
+		want := 0
+		if before {
+			want = len(d.offers)
+		}
+		if found := fold(history).Exceptions(); len(found) != want {
+			t.Errorf("closed before the cause %t: Exceptions = %+v, want %d", before, found, want)
+		}
+	}
+}
+
 // An offer that was in effect once is checked again after a change of layers or
 // registrations.
 func TestATurnIsCheckedAgainAfterAChange(t *testing.T) {

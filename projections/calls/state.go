@@ -50,12 +50,17 @@ const previewBytes = 256
 type Call struct {
 	Session domain.SessionID `json:"session"`
 	// Turn is the turn whose reply asked for the call.
-	Turn     domain.TurnID    `json:"turn,omitzero"`
-	Message  domain.MessageID `json:"message"`
-	ID       domain.CallID    `json:"call"`
-	Tool     string           `json:"tool"`
-	Agent    domain.AgentID   `json:"agent,omitempty"`
-	Location string           `json:"location,omitempty"`
+	Turn    domain.TurnID    `json:"turn,omitzero"`
+	Message domain.MessageID `json:"message"`
+	ID      domain.CallID    `json:"call"`
+	Tool    string           `json:"tool"`
+	// Parent is the call of the same message that made this one. Empty: the reply asks
+	// for it.
+	Parent domain.CallID `json:"parent,omitempty"`
+	// Title is one line about the call, of its tool.
+	Title    string         `json:"title,omitempty"`
+	Agent    domain.AgentID `json:"agent,omitempty"`
+	Location string         `json:"location,omitempty"`
 	// Imported reports that the session was imported, so that another program ran the
 	// call unless Turn is set.
 	Imported bool `json:"imported,omitempty"`
@@ -224,7 +229,7 @@ type callRecord struct {
 // it.
 type checkedSession struct {
 	Session
-	// LastOrdinal is the ordinal of the session's last event, and Last its ID.
+	// LastOrdinal is the ordinal of the last event of the session but texts, and Last its ID.
 	LastOrdinal int            `json:"heard"`
 	Last        domain.EventID `json:"last"`
 	// LastRunOrdinal is the ordinal of the last event that the run of the session
@@ -316,7 +321,7 @@ type registrationSpan struct {
 // Projection returns the fold of the whole log into its calls. It reads every kind:
 // an event of an unknown kind excuses an unfinished call.
 func Projection() projections.Projection[*State] {
-	return projections.Projection[*State]{Name: "calls", Version: 4, Init: New, Apply: apply}
+	return projections.Projection[*State]{Name: "calls", Version: 5, Init: New, Apply: apply}
 }
 
 // New returns the state before the first event.

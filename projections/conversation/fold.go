@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/settlement-ledger/ledger/domain"
@@ -13,7 +14,7 @@ import (
 // others.
 func Projection() projections.Projection[*State] {
 	return projections.Projection[*State]{
-		Name: "conversation", Version: 2, Init: func() *State { return &State{} }, Apply: apply,
+		Name: "conversation", Version: 3, Init: func() *State { return &State{} }, Apply: apply,
 	}
 }
 
@@ -28,6 +29,16 @@ func apply(s *State, v events.Envelope) *State {
 	switch e := v.Event.(type) {
 	case events.SessionOpened:
 		s.Agent, s.Location, s.Model, s.Parent, s.Origin = e.Agent, e.Location, e.Model, e.Parent, e.Origin
+		s.Ancestors, s.ParentMessage, s.ParentCall = e.Ancestors, e.ParentMessage, e.ParentCall
+	case events.AgentSwitched:
+		s.Agent = e.Agent
+	case events.TextRecorded:
+		if s.Texts == nil {
+			s.Texts = map[string]bool{}
+		}
+		s.Texts[e.Digest] = true
+	case events.TodosReplaced:
+		s.Todos = e.Todos
 	case events.PromptAdmitted:
 		s.prompt(e, v)
 	case events.TurnMaterialized:
@@ -92,9 +103,9 @@ func (s *State) materialized(e events.TurnMaterialized, v events.Envelope) {
 func (s *State) replied(e events.ReplyReceived, v events.Envelope) {
 	// A reply to the last turn has the offer of that turn, any other one an offer
 	// without tools.
-	offer, unread := domain.Offer{Turn: e.Turn}, 0
+	offer, agent, unread := domain.Offer{Turn: e.Turn}, s.Agent, 0
 	if s.Turn != nil && s.Turn.Turn == e.Turn {
-		offer = s.Turn.Offer()
+		offer, agent = s.Turn.Offer(), cmp.Or(s.Turn.Agent, agent)
 		if !s.Replied {
 			unread = s.Unread
 		}
@@ -102,7 +113,7 @@ func (s *State) replied(e events.ReplyReceived, v events.Envelope) {
 	}
 	reply, ok := s.reply(e.Message)
 	if !ok {
-		reply = &Reply{Event: v.ID, Offer: offer}
+		reply = &Reply{Event: v.ID, Offer: offer, Agent: agent}
 		// The model has not read the prompts that came after its turn.
 		s.Messages = slices.Insert(s.Messages, len(s.Messages)-unread, Message{ID: e.Message, Reply: reply})
 		// A reply that did not read the last prompt is no step after it.
@@ -148,10 +159,16 @@ func (r *Reply) twin(id domain.CallID) (ReplyCall, bool) {
 	return ReplyCall{}, false
 }
 
-// applyCall folds the start, settlement or late result of a call. The first start and
-// the first settlement count.
+// applyCall folds added calls, and the start, settlement or late result of a call. The
+// first start and the first settlement count.
 func (s *State) applyCall(v events.Envelope) {
 	switch e := v.Event.(type) {
+	case events.CallsAdded:
+		if reply, ok := s.reply(e.Message); ok {
+			for _, c := range e.Calls {
+				reply.Added = append(reply.Added, ReplyCall{Call: c, Message: e.Message, Parent: e.Parent, AddedBy: v.ID})
+			}
+		}
 	case events.CallStarted:
 		s.each(e.Message, e.Call, func(c *ReplyCall) {
 			if c.Started == nil {
@@ -159,6 +176,7 @@ func (s *State) applyCall(v events.Envelope) {
 			}
 		})
 	case events.CallSettled:
+		s.observe(e.Files)
 		settlement := e.Settlement(v.ID)
 		s.each(e.Message, e.Call, func(c *ReplyCall) {
 			if c.Settlement == nil {
@@ -170,6 +188,20 @@ func (s *State) applyCall(v events.Envelope) {
 	}
 }
 
+// observe folds the files that a call read or changed.
+func (s *State) observe(files []domain.FileAccess) {
+	for _, f := range files {
+		if s.Files == nil {
+			s.Files = map[string]string{}
+		}
+		if f.Version == "" {
+			delete(s.Files, f.Path)
+			continue
+		}
+		s.Files[f.Path] = f.Version
+	}
+}
+
 // each passes every call with this ID in the reply to a message to visit: mostly one
 // call, and several if the model repeated the ID. It ignores an unknown reply.
 func (s *State) each(message domain.MessageID, id domain.CallID, visit func(*ReplyCall)) {
@@ -177,27 +209,31 @@ func (s *State) each(message domain.MessageID, id domain.CallID, visit func(*Rep
 	if !ok {
 		return
 	}
-	for i := range reply.Calls {
-		if reply.Calls[i].ID == id {
-			visit(&reply.Calls[i])
+	for c := range reply.All() {
+		if c.ID == id {
+			visit(c)
 		}
 	}
 }
 
 // applyPermission folds the permission requests, decisions and approvals of the
-// session. A revocation removes every approval of the same location, action and
-// resource.
+// session. A revocation removes every approval of the same agent, location, action
+// and resource.
 func (s *State) applyPermission(v events.Envelope) {
 	switch e := v.Event.(type) {
 	case events.PermissionRequested:
 		s.Asks = append(s.Asks, e)
 	case events.PermissionDecided:
 		s.Asks = slices.DeleteFunc(s.Asks, func(a events.PermissionRequested) bool { return a.Permission == e.Permission })
+	case events.QuestionAsked:
+		s.Questions = append(s.Questions, e)
+	case events.QuestionAnswered:
+		s.Questions = slices.DeleteFunc(s.Questions, func(q events.QuestionAsked) bool { return q.Question == e.Question })
 	case events.ApprovalSaved:
 		s.Approvals = append(s.Approvals, e)
 	case events.ApprovalRevoked:
 		s.Approvals = slices.DeleteFunc(s.Approvals, func(a events.ApprovalSaved) bool {
-			return a.Location == e.Location && a.Action == e.Action && a.Resource == e.Resource
+			return a.Agent == e.Agent && a.Location == e.Location && a.Action == e.Action && a.Resource == e.Resource
 		})
 	}
 }

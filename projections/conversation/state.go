@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"encoding/json"
+	"iter"
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
@@ -11,14 +12,21 @@ import (
 // State is one session, as its stream records it. The caller must not change
 // it.
 type State struct {
-	Session  domain.SessionID `json:"session,omitzero"`
-	Agent    domain.AgentID   `json:"agent,omitempty"`
-	Location string           `json:"location,omitempty"`
+	Session domain.SessionID `json:"session,omitzero"`
+	// Agent is the agent of the next turn. Ancestors are the agents of the sessions
+	// above this one, the root first.
+	Agent     domain.AgentID   `json:"agent,omitempty"`
+	Ancestors []domain.AgentID `json:"ancestors,omitempty"`
+	Location  string           `json:"location,omitempty"`
 	// Model is the model that the opening of the session names, or else the first
 	// later setting.
-	Model  string           `json:"model,omitempty"`
-	Parent domain.SessionID `json:"parent,omitzero"`
-	Origin events.Origin    `json:"origin"`
+	Model string `json:"model,omitempty"`
+	// Parent is the session whose call ParentCall, in the reply ParentMessage, started
+	// this one.
+	Parent        domain.SessionID `json:"parent,omitzero"`
+	ParentMessage domain.MessageID `json:"parent_message,omitzero"`
+	ParentCall    domain.CallID    `json:"parent_call,omitempty"`
+	Origin        events.Origin    `json:"origin"`
 	// Revision is the revision of the last event folded, and Last its ID.
 	Revision events.Revision `json:"revision"`
 	Last     domain.EventID  `json:"last,omitzero"`
@@ -39,6 +47,15 @@ type State struct {
 
 	// Asks are the undecided permission requests, in order.
 	Asks []events.PermissionRequested `json:"asks,omitempty"`
+	// Questions are the unanswered questions to a person, in order.
+	Questions []events.QuestionAsked `json:"questions,omitempty"`
+	// Todos is the list of tasks that the agent keeps.
+	Todos []domain.Todo `json:"todos,omitempty"`
+	// Files has the version of each file that the session read or changed last, by
+	// path, as far as it is known.
+	Files map[string]string `json:"files,omitempty"`
+	// Texts has the digests of the texts on record.
+	Texts map[string]bool `json:"texts,omitempty"`
 	// Approvals are the approvals that were not revoked, in order. Some may have
 	// expired.
 	Approvals []events.ApprovalSaved `json:"approvals,omitempty"`
@@ -73,8 +90,13 @@ type Reply struct {
 	// Event is the first event of the reply.
 	Event domain.EventID `json:"event"`
 	Text  string         `json:"text,omitempty"`
+	// Agent is the agent of the turn that the reply answers.
+	Agent domain.AgentID `json:"agent,omitempty"`
 	// Calls are in the order in which the model asked for them.
 	Calls []ReplyCall `json:"calls,omitempty"`
+	// Added are the calls that running calls of the reply made of their own, in order.
+	// The model did not ask for them, and no request to a model contains them.
+	Added []ReplyCall `json:"added,omitempty"`
 	// Offer is the offer of the turn that the reply answers.
 	Offer  domain.Offer  `json:"offer"`
 	Finish string        `json:"finish,omitempty"`
@@ -88,6 +110,10 @@ type Reply struct {
 type ReplyCall struct {
 	domain.Call
 	Message domain.MessageID
+	// Parent is the call that made this one, and AddedBy the event that added it. Empty:
+	// the model asked for it.
+	Parent  domain.CallID
+	AddedBy domain.EventID
 	// Started is the first start of the call, or nil if the stream has none;
 	// StartedBy is its event.
 	Started   *events.CallStarted
@@ -105,6 +131,8 @@ type replyCallJSON struct {
 	Name      string              `json:"tool"`
 	Input     json.RawMessage     `json:"input,omitempty"`
 	Message   domain.MessageID    `json:"message"`
+	Parent    domain.CallID       `json:"parent,omitempty"`
+	AddedBy   domain.EventID      `json:"added_by,omitzero"`
 	Started   *events.CallStarted `json:"started,omitempty"`
 	StartedBy domain.EventID      `json:"started_by,omitzero"`
 	Settled   *events.CallSettled `json:"settled,omitempty"`
@@ -115,7 +143,8 @@ type replyCallJSON struct {
 // MarshalJSON encodes c for a checkpoint. The form is private to this package.
 func (c ReplyCall) MarshalJSON() ([]byte, error) {
 	wire := replyCallJSON{
-		ID: c.ID, Name: c.Name, Input: c.Input, Message: c.Message, Started: c.Started, StartedBy: c.StartedBy, Late: c.Late,
+		ID: c.ID, Name: c.Name, Input: c.Input, Message: c.Message, Parent: c.Parent, AddedBy: c.AddedBy,
+		Started: c.Started, StartedBy: c.StartedBy, Late: c.Late,
 	}
 	if c.Settlement != nil {
 		settled := events.Settled(domain.TurnID{}, c.Message, c.Call, *c.Settlement)
@@ -132,7 +161,8 @@ func (c *ReplyCall) UnmarshalJSON(data []byte) error {
 	}
 	*c = ReplyCall{
 		Call:    domain.Call{ID: wire.ID, Name: wire.Name, Input: wire.Input},
-		Message: wire.Message, Started: wire.Started, StartedBy: wire.StartedBy, Late: wire.Late,
+		Message: wire.Message, Parent: wire.Parent, AddedBy: wire.AddedBy,
+		Started: wire.Started, StartedBy: wire.StartedBy, Late: wire.Late,
 	}
 	if wire.Settled != nil {
 		settlement := wire.Settled.Settlement(wire.SettledBy)
@@ -141,28 +171,29 @@ func (c *ReplyCall) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Call returns the first call with this ID in a reply, and whether the reply has one.
-// The state owns the call; the caller must not change it.
+// Call returns the first call with this ID in a reply, among those of the model and the
+// added ones, and whether the reply has one. The state owns the call; the caller must
+// not change it.
 func (s *State) Call(message domain.MessageID, id domain.CallID) (*ReplyCall, bool) {
 	reply, ok := s.reply(message)
 	if !ok {
 		return nil, false
 	}
-	for i := range reply.Calls {
-		if reply.Calls[i].ID == id {
-			return &reply.Calls[i], true
+	for c := range reply.All() {
+		if c.ID == id {
+			return c, true
 		}
 	}
 	return nil, false
 }
 
-// Open returns the calls without a settlement, in the order of the messages. The
-// state owns these calls; the caller must not change them.
+// Open returns the calls without a settlement, added ones too, in the order of the
+// messages. The state owns these calls; the caller must not change them.
 func (s *State) Open() []*ReplyCall {
 	var open []*ReplyCall
 	for _, m := range s.Messages {
-		for i := range m.calls() {
-			if c := &m.Reply.Calls[i]; c.Settlement == nil {
+		for c := range m.Reply.All() {
+			if c.Settlement == nil {
 				open = append(open, c)
 			}
 		}
@@ -170,12 +201,21 @@ func (s *State) Open() []*ReplyCall {
 	return open
 }
 
-// calls returns the calls of a reply, or nil for a prompt.
-func (m Message) calls() []ReplyCall {
-	if m.Reply == nil {
-		return nil
+// All yields the calls of the model and then the added calls, each in order. The state
+// owns the calls. A nil reply has no calls.
+func (r *Reply) All() iter.Seq[*ReplyCall] {
+	return func(yield func(*ReplyCall) bool) {
+		if r == nil {
+			return
+		}
+		for _, calls := range [][]ReplyCall{r.Calls, r.Added} {
+			for i := range calls {
+				if !yield(&calls[i]) {
+					return
+				}
+			}
+		}
 	}
-	return m.Reply.Calls
 }
 
 // reply returns the reply of a message. It searches from the end, where most

@@ -11,8 +11,9 @@ import (
 
 // History returns a random history of at least n events that keeps every law of
 // calls, so that a projection finds no exception in it. It has processes, layers,
-// registrations, native and imported sessions, turns, calls with every outcome,
-// permissions, late results, managed outputs, and unknown kinds. After n events
+// registrations, native and imported sessions, turns, calls with every outcome, added
+// calls, permissions, questions, switches of agents, todos, texts, late results, managed
+// outputs, and unknown kinds. After n events
 // History ends the open sessions and layers, which adds further events. The same seed
 // gives the same history.
 func History(seed uint64, n int) []events.Envelope {
@@ -54,7 +55,9 @@ type sessionGen struct {
 	turn    domain.TurnID          // the last one
 	message domain.MessageID       // of the last turn
 	offer   []domain.Offered       // of the last turn, without hidden tools
-	calls   []*callGen             // of the last reply
+	calls   []*callGen             // of the last reply, added ones too
+	agent   domain.AgentID         // of the next turn
+	text    string                 // the digest of the last text
 	kept    []domain.Retained      // retained outputs that have not been pruned
 	saved   []events.ApprovalSaved // all saved approvals, also revoked ones
 }
@@ -65,7 +68,8 @@ type callGen struct {
 	offered domain.Offered      // zero: an unknown tool
 	begun   bool                // its start is in the history
 	settled domain.EventID      // zero: the call is open
-	waits   domain.PermissionID // the pending request for permission; zero: no request is pending
+	waits   domain.PermissionID // the pending request for permission or question; zero: neither is pending
+	asks    bool                // waits is a question
 }
 
 // The location and the agent of all native sessions.
@@ -194,10 +198,13 @@ func (g *generator) addUnknown() {
 // layer of its own.
 func (g *generator) openSession() {
 	id := g.log.Mint.Session()
-	t := &sessionGen{id: id, stream: events.SessionStream(id)}
-	e := events.SessionOpened{Session: id, Agent: agent, Location: location, Model: "m-1", Origin: events.Origin{Kind: events.RunHere}}
+	t := &sessionGen{id: id, stream: events.SessionStream(id), agent: agent}
+	e := events.SessionOpened{Session: id, Agent: t.agent, Location: location, Model: "m-1", Origin: events.Origin{Kind: events.RunHere}}
 	if parent, ok := pick(g, g.sessions); ok && g.chance(4) {
-		e.Parent = parent.id
+		e.Parent, e.Ancestors = parent.id, []domain.AgentID{parent.agent}
+		if len(parent.calls) > 0 {
+			e.ParentMessage, e.ParentCall = parent.message, parent.calls[0].ID
+		}
 	}
 	g.log.Add(t.stream, e)
 	g.sessions = append(g.sessions, t)

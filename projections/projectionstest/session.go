@@ -1,6 +1,8 @@
 package projectionstest
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -17,7 +19,7 @@ func (g *generator) stepSession() {
 	if !ok {
 		return
 	}
-	switch k := g.log.Rand.IntN(12); {
+	switch k := g.log.Rand.IntN(13); {
 	case k == 0:
 		g.prompt(t)
 	case k == 1:
@@ -27,6 +29,8 @@ func (g *generator) stepSession() {
 	case k == 3 && g.chance(3):
 		g.settleAll(t)
 		g.log.Add(t.stream, events.SessionInterrupted{Reason: domain.ByUser, Detail: "enough"})
+	case k == 12:
+		g.note(t)
 	case k < 7:
 		g.advance(t)
 	default:
@@ -39,7 +43,7 @@ func (g *generator) stepSession() {
 // calls. A rule sometimes hides one of the tools.
 func (g *generator) turn(t *sessionGen) {
 	t.turn, t.message, t.offer, t.calls = g.log.Mint.Turn(), g.log.Mint.Message(), g.effective(t), nil
-	e := events.TurnMaterialized{Turn: t.turn, Message: t.message, Agent: agent, Model: "m-1", Tools: t.offer}
+	e := events.TurnMaterialized{Turn: t.turn, Message: t.message, Agent: t.agent, Model: "m-1", Tools: t.offer, System: t.text}
 	if len(t.offer) > 1 && g.chance(3) {
 		rule := domain.Rule{Action: "*", Resource: "*", Effect: domain.Deny, Source: "rules:1"}
 		e.Hidden = []events.HiddenTool{{Offered: t.offer[0], Rule: rule}}
@@ -76,8 +80,39 @@ func (g *generator) addCall(t *sessionGen, i int) domain.Call {
 	return a.Call
 }
 
-// advance adds the next event of a random open call of the last reply: a start, a request
-// for permission, a decision or a settlement.
+// addCalls adds one or two calls that the running call a makes.
+func (g *generator) addCalls(t *sessionGen, a *callGen) {
+	e := events.CallsAdded{Message: t.message, Parent: a.ID}
+	for range 1 + g.log.Rand.IntN(2) {
+		c := g.addCall(t, len(t.calls))
+		c.ID = domain.CallID(fmt.Sprintf("%s/%d", a.ID, len(t.calls)))
+		t.calls[len(t.calls)-1].ID = c.ID
+		e.Calls = append(e.Calls, c)
+	}
+	g.log.Add(t.stream, e)
+}
+
+// note adds an event of a session that concerns no call: a switch of the agent, a list of
+// todos or a text, which later turns name as their system prompt.
+func (g *generator) note(t *sessionGen) {
+	switch g.log.Rand.IntN(3) {
+	case 0:
+		from := t.agent
+		t.agent = []domain.AgentID{agent, "plan"}[g.log.Rand.IntN(2)]
+		g.log.Add(t.stream, events.AgentSwitched{Agent: t.agent, Previous: from})
+	case 1:
+		todos := []domain.Todo{{Content: "act", Status: "pending", Priority: "high"}}
+		g.log.Add(t.stream, events.TodosReplaced{Todos: todos[:g.log.Rand.IntN(2)]})
+	default:
+		text := fmt.Sprintf("You are %s, %d.", t.agent, g.log.Rand.IntN(1000))
+		sum := sha256.Sum256([]byte(text))
+		t.text = hex.EncodeToString(sum[:])
+		g.log.Add(t.stream, events.TextRecorded{Digest: t.text, Text: text})
+	}
+}
+
+// advance adds the next event of a random open call of the last reply: a start, added
+// calls, a request for permission, a question, a decision, an answer or a settlement.
 func (g *generator) advance(t *sessionGen) {
 	open := slices.DeleteFunc(slices.Clone(t.calls), func(a *callGen) bool { return !a.settled.IsZero() })
 	a, ok := pick(g, open)
@@ -87,6 +122,8 @@ func (g *generator) advance(t *sessionGen) {
 		g.decide(t, a)
 	case a.begun && g.chance(3):
 		g.request(t, a)
+	case a.begun && len(t.calls) < 9 && g.chance(6):
+		g.addCalls(t, a)
 	case a.begun:
 		g.settle(t, a, g.begunOutcome())
 	case a.offered.IsZero():
@@ -99,6 +136,7 @@ func (g *generator) advance(t *sessionGen) {
 		a.begun = true
 		g.log.Add(t.stream, events.CallStarted{
 			Turn: t.turn, Message: t.message, Call: a.ID, Tool: a.Name, Offered: a.offered, Effective: a.offered, Process: g.process,
+			Title: []string{"", "src/a.go", strings.Repeat("wörd ", 40)}[g.log.Rand.IntN(3)], AsksFirst: g.chance(2),
 		})
 	}
 }
@@ -137,7 +175,7 @@ func (g *generator) settle(t *sessionGen, a *callGen, o domain.Outcome) {
 		s.Rule = domain.Rule{Action: "bash", Resource: "rm *", Effect: domain.Deny, Source: "rules:2"}
 	}
 	if a.begun {
-		s.Effective = a.offered
+		s.Effective, s.Ran = a.offered, time.Duration(g.log.Rand.IntN(5000))*time.Millisecond
 	}
 	g.log.AddAs(a.settled, t.stream, events.Settled(t.turn, t.message, a.Call, s))
 }
@@ -148,6 +186,10 @@ func (g *generator) settle(t *sessionGen, a *callGen, o domain.Outcome) {
 func (g *generator) succeed(t *sessionGen, a *callGen, s *domain.Settlement) {
 	s.Text, s.Detail = "", ""
 	s.Structured = json.RawMessage(`{"exit":0}`)
+	if g.chance(2) {
+		version := []string{"", "sha256:ab", "sha256:cd"}[g.log.Rand.IntN(3)]
+		s.Files = []domain.FileAccess{{Path: fmt.Sprintf("/w/%d", g.log.Rand.IntN(3)), Access: domain.FileRead, Version: version}}
+	}
 	switch g.log.Rand.IntN(4) {
 	case 0:
 		s.Content = domain.Contents{domain.Text(strings.Repeat("wörd ", g.log.Rand.IntN(200)))}
@@ -163,17 +205,28 @@ func (g *generator) succeed(t *sessionGen, a *callGen, s *domain.Settlement) {
 	}
 }
 
-// request adds a request for permission to the call a.
+// request adds a request for permission, or a question, to the call a.
 func (g *generator) request(t *sessionGen, a *callGen) {
 	a.waits = g.log.Mint.Permission()
+	if a.asks = g.chance(3); a.asks {
+		questions := []domain.Question{{Question: "Which?", Options: []domain.QuestionOption{{Label: "this"}}}}
+		g.log.Add(t.stream, events.QuestionAsked{Question: a.waits, Message: t.message, Call: a.ID, Agent: t.agent, Questions: questions})
+		return
+	}
 	g.log.Add(t.stream, events.PermissionRequested{
-		Permission: a.waits, Message: t.message, Call: a.ID, Agent: agent, Action: a.Name, Resources: []string{"src/*"}, Save: []string{"src/*"},
+		Permission: a.waits, Message: t.message, Call: a.ID, Agent: t.agent, Action: a.Name, Resources: []string{"src/*"}, Save: []string{"src/*"},
 	})
 }
 
-// decide adds the decision about the pending request of the call a. After a decision
-// that allows the request, it sometimes adds a saved approval.
+// decide adds the answer to the pending question of the call a, or the decision about its
+// pending request. After a decision that allows the request, it sometimes adds a saved
+// approval.
 func (g *generator) decide(t *sessionGen, a *callGen) {
+	if a.asks {
+		g.log.Add(t.stream, events.QuestionAnswered{Question: a.waits, Dismissed: g.chance(2), By: events.ByPerson, WaitedMS: int64(g.log.Rand.IntN(5000))})
+		a.waits = domain.PermissionID{}
+		return
+	}
 	scope, effect := "once", domain.Allow
 	if g.chance(3) {
 		scope, effect = "reject", domain.Deny
