@@ -76,7 +76,7 @@ func (s *callExec) keep(ctx context.Context, id domain.EventID, out domain.Outpu
 	bounded, err := b.bound(out)
 	if err == nil {
 		return domain.Settlement{
-			Outcome: domain.Succeeded, Structured: bounded.structured, Content: bounded.content, Retained: bounded.retained, Lost: out.Lost(),
+			Outcome: domain.Succeeded, Structured: bounded.structured, Content: bounded.content, Retained: bounded.retained, Lost: out.Lost(), Files: s.m.registry.config.Limits.boundFiles(out.Files()),
 		}
 	}
 	if errors.Is(err, errCutOff) {
@@ -89,6 +89,21 @@ func (s *callExec) keep(ctx context.Context, id domain.EventID, out domain.Outpu
 		end.Outcome = domain.MediaTooLarge
 	}
 	return end
+}
+
+// boundFiles returns the files of a call in valid UTF-8, as many as fit in the limits of
+// lines and bytes.
+func (l Limits) boundFiles(files []domain.FileAccess) []domain.FileAccess {
+	var kept []domain.FileAccess
+	room := l.Bytes
+	for _, f := range files {
+		f.Path, f.Access, f.Version = valid(f.Path), valid(f.Access), valid(f.Version)
+		if room -= len(f.Path) + len(f.Access) + len(f.Version); room < 0 || len(kept) == l.Lines {
+			break
+		}
+		kept = append(kept, f)
+	}
+	return kept
 }
 
 // errCutOff reports a write of an output that did not end within the grace period.

@@ -13,16 +13,16 @@ import (
 
 // begin records the start of the call, with the registration that runs. The tool may run
 // only after begin has returned nil.
-func (s *callExec) begin(ctx context.Context) error {
+func (s *callExec) begin(ctx context.Context, bound domain.Bound) error {
 	d := s.m.registry.layers.ledger.Draft(events.CallStarted{
 		Turn: s.m.offer.Turn, Message: s.inv.Message, Call: s.call.ID, Tool: s.call.Name,
 		Offered: s.resolved.offered, Effective: s.resolved.runs, Input: s.input,
-		Idempotent: s.resolved.tool.Idempotent(), Process: s.m.registry.layers.process,
+		Idempotent: s.resolved.tool.Idempotent(), AsksFirst: s.resolved.tool.AsksFirst(), Title: bound.Title(), Process: s.m.registry.layers.process,
 	}, domain.EventID{})
 	if err := s.journal.Begin(ctx, d); err != nil {
 		return err
 	}
-	s.start = d.ID
+	s.start, s.started = d.ID, time.Now()
 	return nil
 }
 

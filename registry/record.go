@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
@@ -76,7 +77,7 @@ func (s *callExec) boundTexts(ctx context.Context, id domain.EventID, end domain
 func (s *callExec) completeEnd(id domain.EventID, end domain.Settlement) domain.Settlement {
 	end.ID = id
 	end.Began = end.Began || !s.start.IsZero()
-	end.Input = s.input
+	end.Input, end.Ran = s.input, s.ran.Truncate(time.Millisecond)
 	end.Offered, end.Effective, end.ChangedBy = s.resolved.offered, s.resolved.effective, s.resolved.changedBy
 	end.Text, end.Detail = valid(end.Text), valid(end.Detail)
 	return end
@@ -98,7 +99,7 @@ func replacementEnd(end domain.Settlement, outcome domain.Outcome, err error) do
 		end.Outcome = outcome
 	}
 	end.Text, end.Detail = failureText(err), err.Error()
-	end.Input, end.Structured, end.Content, end.Retained, end.Progress = nil, nil, nil, nil, nil
+	end.Input, end.Structured, end.Content, end.Retained, end.Progress, end.Files = nil, nil, nil, nil, nil, nil
 	end.Text, end.Detail = DefaultLimits.Cut(valid(end.Text)), DefaultLimits.Cut(valid(end.Detail))
 	return end
 }

@@ -107,6 +107,28 @@ func TestBadEntriesOfAListFromOutsideCostNothingAndAreOnRecord(t *testing.T) {
 	}
 }
 
+// Entries that the caller could not make a tool of are on record in the same event as the
+// tools and the entries that the registry refuses, and before these.
+func TestUnusableEntriesAreOnRecordWithTheTools(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	l := w.application()
+	unusable := registry.Refusal{Name: "broken\xff", Err: errors.New("its manifest ends early")}
+	refused, err := l.Scope().RegisterValid(t.Context(), registry.Tools{"good": answers(t, "a").Tool, "no.dots": answers(t, "b").Tool}, unusable)
+	if err != nil || len(refused) != 2 || refused[0] != unusable || refused[1].Name != "no.dots" {
+		t.Fatalf("RegisterValid = %v, %v, want the unusable entry, then the bad one", refused, err)
+	}
+	w.wantSays(w.registry(registry.Config{}, l), "good", "a")
+	e := w.read(events.LayerStream(l.ID()))[1].Event.(events.ToolsRegistered)
+	if len(e.Tools) != 1 || len(e.Refused) != 2 || e.Refused[0].Name != "broken\uFFFD" || e.Refused[0].Reason != "its manifest ends early" {
+		t.Errorf("on record is %+v, want one tool and two refusals", e)
+	}
+	if _, err := l.Scope().RegisterValid(t.Context(), nil, unusable); err != nil {
+		t.Errorf("RegisterValid of an unusable entry alone = %v, want nil", err)
+	}
+	w.wantKinds(events.LayerStream(l.ID()), "LayerOpened", "ToolsRegistered", "ToolsRegistered")
+}
+
 // RegisterValid records a list without a valid entry.
 func TestListOfOnlyBadEntriesIsOnRecord(t *testing.T) {
 	t.Parallel()

@@ -38,13 +38,21 @@ func (s *callExec) prepare(ctx context.Context) (bound domain.Bound, end *domain
 	}
 	st := foreignStep{"the codec of " + s.call.Name, domain.InterruptedBefore, func(err error) domain.Settlement {
 		if errors.Is(err, domain.ErrInvalidInput) {
-			text := fmt.Sprintf("Invalid tool input: %v. Rewrite the input so that it fits the schema of %s.", err, s.call.Name)
-			return domain.Settlement{Outcome: domain.InvalidInput, Text: text}
+			return domain.Settlement{Outcome: domain.InvalidInput, Text: invalidInputText(s.call.Name, err)}
 		}
 		return defective(err)
 	}}
 	r := await(ctx, until, s, st, func() (domain.Bound, error) { return s.resolved.tool.Bind(input) })
 	return r.value, r.end
+}
+
+// invalidInputText returns the text for the model about an input that does not fit: the
+// tool's own text, if it has one, or a text that lists every violation.
+func invalidInputText(name string, err error) string {
+	if fault, ok := errors.AsType[*domain.ValidationError](err); ok && fault.OwnText() != "" {
+		return fault.OwnText()
+	}
+	return fmt.Sprintf("Invalid tool input: %v. Rewrite the input so that it fits the schema of %s.", err, name)
 }
 
 // A resolution is the result of looking up an offered registration.

@@ -20,7 +20,7 @@ type Refusal struct {
 	// Name is the name as passed. The event has the beginning of a long name.
 	Name string
 	// Err is the reason. It matches domain.ErrBadName, domain.ErrBadTool or
-	// domain.ErrBadSchema.
+	// domain.ErrBadSchema, or it is the error that the caller passed.
 	Err error
 }
 
@@ -59,10 +59,12 @@ func (s *Scope) Register(ctx context.Context, tools Tools) error {
 
 // RegisterValid registers the valid entries of a list and returns the refused ones. One
 // event records both, the refused entries with their reasons, so that one bad name does
-// not cost the other tools. RegisterValid returns the errors of Register, except for
-// bad entries.
-func (s *Scope) RegisterValid(ctx context.Context, tools Tools) ([]Refusal, error) {
-	good, refused := splitValid(tools)
+// not cost the other tools. The caller passes the entries of the list that it could not
+// make a tool of as unusable; they are recorded and returned first. RegisterValid
+// returns the errors of Register, except for bad entries.
+func (s *Scope) RegisterValid(ctx context.Context, tools Tools, unusable ...Refusal) ([]Refusal, error) {
+	good, invalid := splitValid(tools)
+	refused := append(slices.Clip(unusable), invalid...)
 	return refused, s.register(ctx, tools, good, refused)
 }
 
@@ -77,7 +79,7 @@ func (s *Scope) register(ctx context.Context, tools Tools, good []events.Registe
 	}
 	e := events.ToolsRegistered{Scope: s.id, Tools: append([]events.RegisteredTool{}, good...)}
 	for _, r := range refused {
-		e.Refused = append(e.Refused, events.RefusedTool{Name: ShortName(r.Name), Reason: refusalLimits.Cut(valid(r.Err.Error()))})
+		e.Refused = append(e.Refused, events.RefusedTool{Name: ShortName(valid(r.Name)), Reason: refusalLimits.Cut(valid(r.Err.Error()))})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,6 +156,6 @@ func describe(text string, t domain.Tool) (events.RegisteredTool, error) {
 	}
 	return events.RegisteredTool{
 		Name: name, Description: d.Description, Input: d.Input, Output: d.Output,
-		Action: action, Fingerprint: fingerprint, Idempotent: t.Idempotent(),
+		Action: action, Fingerprint: fingerprint, Idempotent: t.Idempotent(), AsksFirst: t.AsksFirst(), Available: t.Available(),
 	}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/settlement-ledger/ledger/domain"
 )
@@ -57,6 +58,10 @@ type callExec struct {
 	input json.RawMessage
 	// start is the ID of the start. Zero: the start is not on record.
 	start domain.EventID
+	// started is the time at which the start was on record, and ran the time from then
+	// to the return of the tool. Both are of the monotonic clock.
+	started time.Time
+	ran     time.Duration
 	// last is the last progress that the tool reported.
 	last lastProgress
 	// tool hands the result of the tool over.
@@ -78,10 +83,11 @@ func (s *callExec) settle(ctx context.Context) (domain.Settlement, error) {
 	if ctx.Err() != nil {
 		return s.record(ctx, s.id(), domain.InterruptedBefore(domain.InterruptionOf(context.Cause(ctx))))
 	}
-	if err := s.begin(ctx); err != nil {
+	if err := s.begin(ctx, bound); err != nil {
 		return s.beginFailed(ctx, err)
 	}
 	r := s.runTool(ctx, bound)
+	s.ran = time.Since(s.started)
 	id := s.id()
 	return s.record(ctx, id, s.conclude(ctx, id, r))
 }

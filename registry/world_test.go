@@ -159,7 +159,7 @@ func (w *world) registry(c registry.Config, over ...*registry.Layer) *registry.R
 
 func (w *world) materialize(r *registry.Registry, rules ...domain.Rule) *registry.Materialization {
 	w.t.Helper()
-	m, err := r.Materialize(context.Background(), registry.TurnSpec{ID: w.mint.Turn(), Rules: rules})
+	m, err := r.Materialize(context.Background(), registry.TurnSpec{ID: w.mint.Turn(), Facts: domain.TurnFacts{Rules: domain.RuleSets{rules}}})
 	if err != nil {
 		w.t.Fatalf("Materialize = %v, want nil", err)
 	}
