@@ -8,13 +8,14 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// An Approval allows an action on resources that match a pattern, because a person
-// answered "always". Its identity is the pair of Action and Resource.
+// An Approval allows an agent an action on resources that match a pattern, because a person
+// answered "always". Its identity is Agent, Action and Resource.
 type Approval struct {
 	Permission domain.PermissionID // the request that was answered
 	Session    domain.SessionID    // the session of that request
+	Agent      domain.AgentID      // the agent of that request; the approval serves no other agent
 	Action     string              // compared, not matched
-	Resource   string              // a pattern of domain.Match
+	Resource   string              // a pattern of domain.MatchAsWritten
 	At         time.Time
 	Expires    time.Time // zero: never
 	Person     string    // who approved; empty: not known
@@ -32,11 +33,11 @@ type Approvals struct {
 	}
 }
 
-// Add adds an approval, or replaces the approval of the same action and resource.
+// Add adds an approval, or replaces the approval of the same agent, action and resource.
 func (as *Approvals) Add(a Approval) {
 	as.mu.Lock()
 	defer as.mu.Unlock()
-	if i := as.indexLocked(a.Action, a.Resource); i >= 0 {
+	if i := as.indexLocked(a.Agent, a.Action, a.Resource); i >= 0 {
 		as.mu.list[i] = a
 		return
 	}
@@ -45,10 +46,10 @@ func (as *Approvals) Add(a Approval) {
 
 // Revoke removes an approval with immediate effect and reports whether it existed. The caller
 // records the revocation.
-func (as *Approvals) Revoke(action, resource string) bool {
+func (as *Approvals) Revoke(agent domain.AgentID, action, resource string) bool {
 	as.mu.Lock()
 	defer as.mu.Unlock()
-	i := as.indexLocked(action, resource)
+	i := as.indexLocked(agent, action, resource)
 	if i >= 0 {
 		as.mu.list = slices.Delete(as.mu.list, i, i+1)
 	}
@@ -63,15 +64,15 @@ func (as *Approvals) List(now time.Time) []Approval {
 }
 
 // indexLocked returns the index of an approval in the list, or -1. The caller holds mu.
-func (as *Approvals) indexLocked(action, resource string) int {
-	return slices.IndexFunc(as.mu.list, func(a Approval) bool { return a.Action == action && a.Resource == resource })
+func (as *Approvals) indexLocked(agent domain.AgentID, action, resource string) int {
+	return slices.IndexFunc(as.mu.list, func(a Approval) bool { return a.Agent == agent && a.Action == action && a.Resource == resource })
 }
 
-// allows reports whether a valid approval matches a request.
-func (as *Approvals) allows(action, resource string, now time.Time) bool {
+// allows reports whether a valid approval matches a request of an agent.
+func (as *Approvals) allows(agent domain.AgentID, action, resource string, now time.Time) bool {
 	as.mu.Lock()
 	defer as.mu.Unlock()
 	return slices.ContainsFunc(as.mu.list, func(a Approval) bool {
-		return a.Action == action && a.validAt(now) && domain.Match(a.Resource, resource)
+		return a.Agent == agent && a.Action == action && a.validAt(now) && domain.MatchAsWritten(a.Resource, resource)
 	})
 }

@@ -12,44 +12,48 @@ type Evaluation struct {
 	Effect domain.Effect
 	// Rule is the rule that denies if Effect is Deny, and otherwise zero.
 	Rule domain.Rule
-	// Specific is set only if Effect is Ask. It reports that the rules name the action
-	// or the resources in particular: an ask rule other than "ask * *" matches a
-	// resource, or some allow rule matches the action.
+	// Specific is set only if Effect is Ask. It reports that a set of rules that asks
+	// names the action or the resources in particular: an ask rule other than "ask * *"
+	// matches a resource, or some allow rule of the set matches the action.
 	Specific bool
 }
 
-// EvaluateRules evaluates a request against rules alone.
-func EvaluateRules(rules domain.Rules, ask Ask) Evaluation {
+// EvaluateRules evaluates a request against sets of rules alone. It evaluates the sets apart, as
+// [domain.RuleSets] documents.
+func EvaluateRules(sets domain.RuleSets, ask Ask) Evaluation {
 	v := Evaluation{Effect: domain.Allow}
 	for _, resource := range ask.Resources {
-		rule, _ := rules.EvaluateSpelled(ask.Action, resource, ask.Spellings[resource])
+		rule, _ := sets.EvaluateSpelled(ask.Action, resource, ask.Spellings[resource])
 		switch rule.Effect {
 		case domain.Deny:
 			return Evaluation{Effect: domain.Deny, Rule: rule}
 		case domain.Ask:
 			v.Effect = domain.Ask
-			v.Specific = v.Specific || specific(rules, rule, ask.Action)
+			v.Specific = v.Specific || slices.ContainsFunc(sets, func(rules domain.Rules) bool { return specific(rules, ask, resource) })
 		}
 	}
 	return v
 }
 
-// specific reports whether the rules ask about a request on purpose and not by default.
-// rule is the ask rule that matched, or the zero Rule if no rule matched. specific
-// returns true if rule is narrower than "ask * *", or if another rule allows the action
+// specific reports whether one set of rules asks about a resource on purpose and not by
+// default: the rule that asks is narrower than "ask * *", or another rule allows the action
 // on some resources.
-func specific(rules domain.Rules, rule domain.Rule, action string) bool {
-	if rule.Action != "" && (rule.Action != "*" || rule.Resource != "*") {
+func specific(rules domain.Rules, ask Ask, resource string) bool {
+	rule, matched := rules.EvaluateSpelled(ask.Action, resource, ask.Spellings[resource])
+	if rule.Effect != domain.Ask {
+		return false
+	}
+	if matched && (rule.Action != "*" || rule.Resource != "*") {
 		return true
 	}
-	return slices.ContainsFunc(rules, func(r domain.Rule) bool { return r.Effect == domain.Allow && domain.Match(r.Action, action) })
+	return slices.ContainsFunc(rules, func(r domain.Rule) bool { return r.Effect == domain.Allow && domain.Match(r.Action, ask.Action) })
 }
 
 // Check evaluates a request against rules and approvals. It does not ask a person, record
 // the request or grant the permission: only [Gate.Assert] grants it. A tool calls Check
 // to learn which files it may read before it requests permission.
 func (g *Gate) Check(inv domain.Invocation, ask Ask) Evaluation {
-	v := EvaluateRules(g.config.Rules(inv.Agent), ask)
+	v := EvaluateRules(g.config.Rules(inv), ask)
 	if v.Effect == domain.Ask && g.evaluate(inv, ask).effect == domain.Allow { // by an approval
 		return Evaluation{Effect: domain.Allow}
 	}

@@ -38,7 +38,7 @@ func TestResourceIsSetApartByRulesAboutItsAction(t *testing.T) {
 		"": false, "ask * *": false, "deny read x": false, "allow grep *": false, "ask * *\ndeny read x": false,
 		"ask read *": true, "ask * *.env": true, "allow read src/*": true, "allow * x": true, "ask * *\nallow read src/*": true, "allow * *\nask read *.env": true,
 	} {
-		if got := permission.EvaluateRules(parseName(t, rules), ask("read", "sub/.env")); got.Effect != domain.Ask || got.Specific != want {
+		if got := permission.EvaluateRules(domain.RuleSets{parseName(t, rules)}, ask("read", "sub/.env")); got.Effect != domain.Ask || got.Specific != want {
 			t.Errorf("by %q, sub/.env is %+v, want that it is asked about, apart %v", rules, got, want)
 		}
 	}

@@ -145,3 +145,40 @@ func modeOf(t *testing.T, device *os.File) unix.Termios {
 	}
 	return *mode
 }
+
+// An end of file that is typed dismisses the questions that are open.
+func TestEndOfFileAtADeviceDismissesQuestions(t *testing.T) {
+	t.Parallel()
+	k := newTerminalDevice(t)
+	prompts := make(chan bool, 10)
+	screen := &console{shown: func(text string) {
+		if strings.HasSuffix(text, promptText) {
+			prompts <- true
+		}
+	}}
+	terminal := permission.NewTerminal(k.in, screen)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- terminal.Run(ctx) }()
+	for _, keys := range [][]string{{"1\n", "\x04"}, {"1\n", "half", "\x04", "\x04"}} {
+		replies := make(chan permission.QuestionReply, 1)
+		go func() {
+			reply, err := terminal.AskQuestions(t.Context(), asking(port, free))
+			if err != nil {
+				t.Error(err)
+			}
+			replies <- reply
+		}()
+		<-prompts
+		k.press(t, keys[0])
+		<-prompts
+		for _, key := range keys[1:] {
+			k.press(t, key)
+		}
+		if got := <-replies; !got.Dismissed || got.By != permission.ByUser || got.Answers != nil || got.Feedback != "" {
+			t.Errorf("after %q the questions are answered %+v, want a dismissal by the person", keys, got)
+		}
+	}
+	cancel()
+	<-ended
+}

@@ -16,7 +16,7 @@ func deviceOf(io.Reader) *device { return nil }
 // readable reports whether a read returns without blocking.
 func (*device) readable() bool { return true }
 
-func (*device) gone() bool { return true }
+func (*device) hungUp() bool { return true }
 
 func (*device) discard() bool { return false }
 

@@ -18,7 +18,7 @@ func Example() {
 		return
 	}
 	gate, err := permission.NewGate(permission.Config{
-		Rules:    permission.Agents{Rules: map[domain.AgentID]domain.Rules{"build": rules}}.Of,
+		Rules:    func(domain.Invocation) domain.RuleSets { return domain.RuleSets{rules} },
 		Approver: permission.Headless{},
 		Recorder: &facts{},
 		Mint:     domain.NewMint(time.Now, entropy()),

@@ -213,7 +213,7 @@ func TestApprovalCountsForItsActionOnly(t *testing.T) {
 			t.Errorf("Assert(%s) with an approval of read = %v, want a denial", action, err)
 		}
 	}
-	if d.approvals.Revoke("edit", "*") || len(d.approvals.List(time.Now())) != 1 {
+	if d.approvals.Revoke("", "edit", "*") || len(d.approvals.List(time.Now())) != 1 {
 		t.Error("the approval of another action was revoked")
 	}
 }

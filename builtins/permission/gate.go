@@ -18,13 +18,16 @@ var ErrNoResource = errors.New("the permission request names no action or no res
 // ErrBadGate says that a Config lacks a required field.
 var ErrBadGate = errors.New("incomplete gate configuration")
 
-// A Config configures a [Gate]. All fields but Approvals and Life are required.
+// A Config configures a [Gate]. Rules, Approver, Recorder, Mint and Now are required.
 type Config struct {
-	// Rules returns the rules of an agent, such as Agents.Of.
-	Rules func(domain.AgentID) domain.Rules
+	// Rules returns the sets of rules that bind a call, such as those of its agent and the
+	// configured ones. The Gate evaluates the sets apart: deny beats ask beats allow.
+	Rules func(domain.Invocation) domain.RuleSets
 	// Approver decides the requests that rules and approvals leave open.
 	Approver Approver
-	// Recorder records requests, decisions and approvals.
+	// Questioner answers the questions of calls. Nil: Headless, which dismisses them.
+	Questioner Questioner
+	// Recorder records requests, decisions, approvals, questions and their answers.
 	Recorder Recorder
 	// Mint names requests.
 	Mint *domain.Mint
@@ -45,31 +48,14 @@ type Config struct {
 }
 
 // A Gate decides permission requests of calls by rules, approvals and, if these leave a
-// request open, an Approver. It is safe for concurrent use.
+// request open, an Approver. It passes questions of calls to a Questioner. It is safe for concurrent use.
 type Gate struct {
 	config Config
 	mu     struct {
 		sync.Mutex
-		waiting []*pendingRequest // oldest first
+		waiting []*pendingPrompt // oldest first
 	}
 }
-
-// A pendingRequest is a request that the Approver is deciding. If another decision
-// applies to it, its context is cancelled with that decision as the cause.
-type pendingRequest struct {
-	request Request
-	cancel  context.CancelCauseFunc
-}
-
-// errApprovedElsewhere is the cause that ends a pending request which a new approval allows.
-var errApprovedElsewhere = errors.New("approved by the answer to another request")
-
-// A rejectionError is the cause that ends a pending request because a person rejected
-// another request of the same session. It carries the person's feedback, because a run
-// continues after a rejection with feedback and stops after one without.
-type rejectionError struct{ feedback string }
-
-func (*rejectionError) Error() string { return "rejected with another request of the session" }
 
 // NewGate returns a Gate. It returns an ErrBadGate that names the missing field.
 func NewGate(c Config) (*Gate, error) {
@@ -83,6 +69,9 @@ func NewGate(c Config) (*Gate, error) {
 	}
 	if c.Approvals == nil {
 		c.Approvals = new(Approvals)
+	}
+	if c.Questioner == nil {
+		c.Questioner = Headless{}
 	}
 	return &Gate{config: c}, nil
 }
@@ -130,29 +119,38 @@ type ruling struct {
 	by       Authority
 	rule     domain.Rule   // the rule that denies; zero otherwise
 	resource string        // the denied resource; empty otherwise
-	allowed  []domain.Rule // the rules that allow, one for each resource allowed by rule
+	allowed  []domain.Rule // the rules that allow, one of each set for each resource allowed by rule
 }
 
 // evaluate evaluates rules and approvals for each resource, and returns the strictest
 // result: deny beats ask, and ask beats allow. An approval turns an ask into an allow
 // and never overrides a deny.
 func (g *Gate) evaluate(inv domain.Invocation, ask Ask) ruling {
-	rules, now := g.config.Rules(inv.Agent), g.config.Now()
+	sets, now := g.config.Rules(inv), g.config.Now()
 	v := ruling{effect: domain.Allow, by: ByRule}
 	for _, resource := range ask.Resources {
-		rule, _ := rules.EvaluateSpelled(ask.Action, resource, ask.Spellings[resource])
+		rule, _ := sets.EvaluateSpelled(ask.Action, resource, ask.Spellings[resource])
 		switch {
 		case rule.Effect == domain.Deny:
 			return ruling{effect: domain.Deny, by: ByRule, rule: rule, resource: resource}
 		case rule.Effect == domain.Allow:
-			v.allowed = append(v.allowed, rule)
-		case g.config.Approvals.allows(ask.Action, resource, now):
+			v.allowed = append(v.allowed, rulesOf(sets, ask, resource)...)
+		case g.config.Approvals.allows(inv.Agent, ask.Action, resource, now):
 			v.by = ByApproval
 		default:
 			v.effect = domain.Ask
 		}
 	}
 	return v
+}
+
+// rulesOf returns the rule of each set for a resource.
+func rulesOf(sets domain.RuleSets, ask Ask, resource string) []domain.Rule {
+	matched := make([]domain.Rule, len(sets))
+	for i, rules := range sets {
+		matched[i], _ = rules.EvaluateSpelled(ask.Action, resource, ask.Spellings[resource])
+	}
+	return matched
 }
 
 // waitForAnswer asks the Approver for a decision on r and records this decision. If the
@@ -162,7 +160,7 @@ func (g *Gate) waitForAnswer(ctx context.Context, r Request) error {
 	asked := g.config.Now()
 	waiting, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	w := &pendingRequest{r, end}
+	w := &pendingPrompt{r.Invocation.Session, &r, end}
 	g.addPending(w)
 	if g.evaluate(r.Invocation, r.Ask).effect == domain.Allow { // an approval was saved before w was in the list
 		end(errApprovedElsewhere)
@@ -234,7 +232,7 @@ func (a Answer) decision() (Decision, error) {
 }
 
 // recordDecision records a decision and then applies it: it saves approvals, or rejects
-// the other requests of the session. It returns the error for the tool, or nil for an
+// the other requests and questions of the session. It returns the error for the tool, or nil for an
 // allow.
 func (g *Gate) recordDecision(ctx context.Context, r Request, d Decision) error {
 	d.Permission, d.Invocation = r.ID, r.Invocation
@@ -268,18 +266,25 @@ func (d Decision) toolError(action string) error {
 	case d.By == ByRule:
 		return &domain.Denied{Action: action, Resource: d.Resource, Rule: d.Rule}
 	}
-	return &domain.Denied{Action: action, Resource: d.Resource, Reason: "no one to ask"}
+	return &domain.Denied{Action: action, Resource: d.Resource, Reason: noPerson}
 }
+
+// noPerson is the reason for a denial because no person can answer.
+const noPerson = "no one to ask"
 
 // saveApprovals stores the approval that the answer "always" gives, and ends the pending
 // requests that the approval allows.
 func (g *Gate) saveApprovals(ctx context.Context, r Request) error {
 	for _, pattern := range r.Save {
 		now := g.config.Now()
-		if slices.ContainsFunc(g.config.Approvals.List(now), func(a Approval) bool { return a.Action == r.Action && a.Resource == pattern }) {
+		if slices.ContainsFunc(g.config.Approvals.List(now), func(a Approval) bool {
+			return a.Agent == r.Invocation.Agent && a.Action == r.Action && a.Resource == pattern
+		}) {
 			continue
 		}
-		a := Approval{Permission: r.ID, Session: r.Invocation.Session, Action: r.Action, Resource: pattern, At: now, Person: g.config.Person}
+		a := Approval{
+			Permission: r.ID, Session: r.Invocation.Session, Agent: r.Invocation.Agent, Action: r.Action, Resource: pattern, At: now, Person: g.config.Person,
+		}
 		if g.config.ApprovalLifetime > 0 {
 			a.Expires = now.Add(g.config.ApprovalLifetime)
 		}
@@ -288,51 +293,6 @@ func (g *Gate) saveApprovals(ctx context.Context, r Request) error {
 		}
 		g.config.Approvals.Add(a)
 	}
-	for _, w := range g.pending() {
-		if g.evaluate(w.request.Invocation, w.request.Ask).effect == domain.Allow {
-			w.cancel(errApprovedElsewhere)
-		}
-	}
+	g.endApproved()
 	return nil
-}
-
-// rejectSession rejects the pending requests of a session, with the person's feedback.
-func (g *Gate) rejectSession(session domain.SessionID, feedback string) {
-	for _, w := range g.pending() {
-		if w.request.Invocation.Session == session {
-			w.cancel(&rejectionError{feedback})
-		}
-	}
-}
-
-// Pending returns the requests that wait for a decision, oldest first.
-func (g *Gate) Pending() []Request {
-	waiting := g.pending()
-	requests := make([]Request, len(waiting))
-	for i, w := range waiting {
-		requests[i] = w.request
-	}
-	return requests
-}
-
-// pending returns a copy of the list of pending requests. The caller can end these
-// requests without holding mu.
-func (g *Gate) pending() []*pendingRequest {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return slices.Clone(g.mu.waiting)
-}
-
-// addPending adds a pending request.
-func (g *Gate) addPending(w *pendingRequest) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.mu.waiting = append(g.mu.waiting, w)
-}
-
-// removePending removes a pending request.
-func (g *Gate) removePending(w *pendingRequest) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.mu.waiting = slices.DeleteFunc(g.mu.waiting, func(other *pendingRequest) bool { return other == w })
 }

@@ -24,6 +24,8 @@ type facts struct {
 	requests []permission.Request
 	decided  []permission.Decision
 	saved    []permission.Approval
+	asked    []permission.QuestionRequest
+	answered []permission.QuestionResult
 }
 
 var errFull = errors.New("disk full")
@@ -31,7 +33,7 @@ var errFull = errors.New("disk full")
 func (f *facts) add(keep func()) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.limit > 0 && len(f.requests)+len(f.decided)+len(f.saved) >= f.limit {
+	if f.limit > 0 && len(f.requests)+len(f.decided)+len(f.saved)+len(f.asked)+len(f.answered) >= f.limit {
 		return errFull
 	}
 	keep()
@@ -50,6 +52,19 @@ func (f *facts) Saved(_ context.Context, a permission.Approval) error {
 	return f.add(func() { f.saved = append(f.saved, a) })
 }
 
+func (f *facts) QuestionAsked(_ context.Context, r permission.QuestionRequest) error {
+	return f.add(func() { f.asked = append(f.asked, r) })
+}
+
+func (f *facts) QuestionAnswered(_ context.Context, r permission.QuestionResult) error {
+	return f.add(func() { f.answered = append(f.answered, r) })
+}
+
+// one returns the rules of each agent as a single set.
+func one(agents map[domain.AgentID]domain.Rules) func(domain.Invocation) domain.RuleSets {
+	return func(inv domain.Invocation) domain.RuleSets { return domain.RuleSets{agents[inv.Agent]} }
+}
+
 // entropy is randomness that is the same each time.
 func entropy() io.Reader { return rand.NewChaCha8([32]byte{1}) }
 
@@ -65,8 +80,8 @@ type desk struct {
 func newDesk(t testing.TB, rules string, change ...func(*permission.Config)) desk {
 	t.Helper()
 	d := desk{queue: &permission.Queue{}, facts: &facts{}, approvals: &permission.Approvals{}, mint: domain.NewMint(time.Now, entropy())}
-	agents := permission.Agents{Default: "build", Rules: map[domain.AgentID]domain.Rules{"build": parseName(t, rules), "reviewer": parseName(t, "deny * *"), "free": {}}}
-	c := permission.Config{Rules: agents.Of, Approver: d.queue, Recorder: d.facts, Mint: d.mint, Now: time.Now, Approvals: d.approvals}
+	agents := map[domain.AgentID]domain.Rules{"": parseName(t, rules), "build": parseName(t, rules), "reviewer": parseName(t, "deny * *")}
+	c := permission.Config{Rules: one(agents), Approver: d.queue, Questioner: d.queue, Recorder: d.facts, Mint: d.mint, Now: time.Now, Approvals: d.approvals}
 	for _, f := range change {
 		f(&c)
 	}
@@ -147,7 +162,7 @@ func TestRulesDecideWithoutAsking(t *testing.T) {
 func TestAgentOfTheCallChoosesTheRules(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, "allow * *", func(c *permission.Config) { c.Approver = permission.Headless{} })
-	for agent, want := range map[domain.AgentID]string{"": "", "build": "", "reviewer": "rules:1", "nobody": "unknown agent"} {
+	for agent, want := range map[domain.AgentID]string{"": "", "build": "", "reviewer": "rules:1"} {
 		err := d.Assert(t.Context(), domain.Invocation{Agent: agent}, ask("edit", "a"))
 		denied, ok := errors.AsType[*domain.Denied](err)
 		if want == "" && err != nil || want != "" && (!ok || denied.Rule.Source != want) {
@@ -256,7 +271,7 @@ func TestAlwaysIsSavedAndCanBeRevoked(t *testing.T) {
 		if list := d.approvals.List(time.Now()); len(list) != 0 {
 			t.Errorf("List after its life = %v, want none", list)
 		}
-		if !d.approvals.Revoke("edit", "src/*") || d.approvals.Revoke("edit", "src/*") {
+		if !d.approvals.Revoke("", "edit", "src/*") || d.approvals.Revoke("", "edit", "src/*") {
 			t.Error("Revoke does not report whether there was an approval")
 		}
 	})
@@ -266,7 +281,7 @@ func TestRevokedApprovalAllowsNothing(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, "", func(c *permission.Config) { c.Approver = permission.Headless{} })
 	d.approvals.Add(permission.Approval{Action: "edit", Resource: "*"})
-	d.approvals.Revoke("edit", "*")
+	d.approvals.Revoke("", "edit", "*")
 	if err := d.Assert(t.Context(), d.invocation(), ask("edit", "a")); !errors.Is(err, domain.ErrDenied) {
 		t.Errorf("Assert = %v, want a denial", err)
 	}
@@ -507,7 +522,7 @@ func TestDenyBeatsAskBeatsAllow(t *testing.T) {
 			a.Resources, worst = append(a.Resources, resource), max(worst, e)
 		}
 		d := newDesk(t, "", func(c *permission.Config) {
-			c.Rules = func(domain.AgentID) domain.Rules { return rules }
+			c.Rules = func(domain.Invocation) domain.RuleSets { return domain.RuleSets{rules} }
 			c.Approver = permission.Headless{}
 		})
 		err := d.Assert(t.Context(), d.invocation(), a)

@@ -11,7 +11,7 @@ import (
 
 // The limits of accepted input that no question has read so far.
 const (
-	maxLine  = 64 << 10 // bytes in a line; a longer one counts as an empty line
+	maxLine  = 64 << 10 // bytes in a line; a longer one becomes an incompleteLine
 	maxLines = 100      // finished lines; further ones are dropped
 )
 
@@ -97,6 +97,10 @@ func (i *input) readDevice(ready func() error, b []byte) error {
 // endOfFile is the line that represents an end of file typed at a terminal (Ctrl-D).
 const endOfFile = "\x04"
 
+// incompleteLine is the line that represents a line whose beginning was dropped, or that is
+// too long. It is not an answer to any question.
+const incompleteLine = "\x18"
+
 // endOfFileLocked adds endOfFile as a line, in place of the unfinished line. While
 // input is not accepted it drops the end of file. The caller holds mu.
 func (i *input) endOfFileLocked() {
@@ -105,13 +109,13 @@ func (i *input) endOfFileLocked() {
 		i.mu.dropped, i.mu.skipping = true, false
 		return
 	}
-	i.mu.line = append(i.mu.line[:0], endOfFile...)
+	i.mu.line, i.mu.skipping = append(i.mu.line[:0], endOfFile...), false
 	i.endLineLocked()
 }
 
 // consumeLocked takes b, the bytes of one read. While an answer is accepted it adds them
 // to the current line and queues each complete line; a line longer than maxLine is queued
-// empty. Otherwise it drops them. last is true at the end of the input and after a read
+// as incompleteLine. Otherwise it drops them. last is true at the end of the input and after a read
 // error: consumeLocked then queues a line without a line end, too. The caller holds mu.
 func (i *input) consumeLocked(b []byte, last bool) {
 	defer i.wake()
@@ -140,10 +144,14 @@ func (i *input) consumeLocked(b []byte, last bool) {
 }
 
 // endLineLocked ends the unfinished line. In place of a line that skipped bytes it adds
-// an empty line, which is not an answer. The caller holds mu.
+// incompleteLine. The caller holds mu.
 func (i *input) endLineLocked() {
+	line := string(i.mu.line)
+	if i.mu.skipping {
+		line = incompleteLine
+	}
 	if len(i.mu.lines) < maxLines {
-		i.mu.lines = append(i.mu.lines, string(i.mu.line))
+		i.mu.lines = append(i.mu.lines, line)
 	}
 	i.mu.line, i.mu.skipping = i.mu.line[:0], false
 }

@@ -145,4 +145,6 @@ type Recorder interface {
 	Requested(context.Context, Request) error
 	Decided(context.Context, Decision) error
 	Saved(context.Context, Approval) error
+	QuestionAsked(context.Context, QuestionRequest) error
+	QuestionAnswered(context.Context, QuestionResult) error
 }

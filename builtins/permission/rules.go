@@ -122,23 +122,3 @@ func (p parser) expand(resource string) (string, error) {
 	}
 	return resource, nil
 }
-
-// Agents maps agents to their rules.
-type Agents struct {
-	Default domain.AgentID                  // the agent of a call without an agent
-	Rules   map[domain.AgentID]domain.Rules // an agent without an entry is not known
-}
-
-// denyAll are the rules of an unknown agent.
-var denyAll = domain.Rules{{Action: "*", Resource: "*", Effect: domain.Deny, Source: "unknown agent"}}
-
-// Of returns the rules of an agent. An unknown agent is denied everything.
-func (a Agents) Of(agent domain.AgentID) domain.Rules {
-	if agent == "" {
-		agent = a.Default
-	}
-	if rules, ok := a.Rules[agent]; ok {
-		return rules
-	}
-	return denyAll
-}

@@ -18,7 +18,7 @@ const (
 	quietWithdrawn = time.Second
 )
 
-// A Terminal is an Approver that asks a person, one request at a time.
+// A Terminal is an Approver and a Questioner that asks a person, one request at a time.
 // NewTerminal makes one. The owner calls Run.
 //
 // An answer counts only if it was typed after its prompt was written. The
@@ -61,55 +61,75 @@ func (t *Terminal) Background() io.Writer { return t.screen }
 // invalid line Decide prompts again. An end of file typed at a terminal device counts as
 // reject. Decide returns the cause of ctx if ctx ends first.
 func (t *Terminal) Decide(ctx context.Context, r Request) (Answer, error) {
+	answer := Answer{Choice: Reject, By: ByHeadless}
+	err := t.occupy(ctx, func() error {
+		given, answered, err := askLine(ctx, t, renderQuestion(r), promptText, parseAnswer)
+		if answered {
+			answer = given
+		}
+		return err
+	})
+	if err != nil {
+		return Answer{}, err
+	}
+	return answer, nil
+}
+
+// occupy waits until no question is open and calls put, which asks the questions of one
+// request. It does not call put if the input has ended. It returns the error of put, or the
+// cause of ctx if ctx ends first.
+func (t *Terminal) occupy(ctx context.Context, put func() error) error {
 	select {
 	case <-t.token:
 		defer func() { t.token <- struct{}{} }()
 	case <-ctx.Done():
-		return Answer{}, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 	if ctx.Err() != nil {
-		return Answer{}, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 	if t.input.ended() {
-		return Answer{Choice: Reject, By: ByHeadless}, nil
+		return nil
 	}
 	t.screen.beginQuestion()
 	defer t.screen.endQuestion()
-	answer, err := t.ask(ctx, r)
+	err := put()
 	t.quietPeriod = quietTime
 	if err != nil && ctx.Err() != nil {
 		t.quietPeriod = quietWithdrawn
 		_ = t.screen.writeQuestion("\n(not needed any more)\n") // the question is withdrawn even if this write fails
 	}
-	return answer, err
+	return err
 }
 
-// ask writes a question and returns its answer.
-func (t *Terminal) ask(ctx context.Context, r Request) (Answer, error) {
+// askLine writes a question and a prompt, and returns the first line that parse accepts. It
+// prompts again after a line that parse refuses. It returns false if the input ends first.
+// The caller holds the token of t.
+func askLine[A any](ctx context.Context, t *Terminal, question, prompt string, parse func(line string) (A, bool)) (answer A, answered bool, err error) {
 	defer t.input.stopAccepting()
-	if err := t.screen.writeQuestion(renderQuestion(r)); err != nil {
-		return Answer{}, err
+	if err := t.screen.writeQuestion(question); err != nil {
+		return answer, false, err
 	}
-	if err := t.prompt(ctx); err != nil {
-		return Answer{}, err
+	if err := t.prompt(ctx, prompt); err != nil {
+		return answer, false, err
 	}
 	for {
 		for line, ok := t.input.nextLine(); ok; line, ok = t.input.nextLine() {
-			if answer, ok := parseAnswer(line); ok {
-				return answer, nil
+			if answer, ok := parse(line); ok {
+				return answer, true, nil
 			}
 			// The lines after an invalid one may belong to the same pasted text, so
 			// they must not answer this question.
 			t.input.stopAccepting()
-			if err := t.prompt(ctx); err != nil {
-				return Answer{}, err
+			if err := t.prompt(ctx, prompt); err != nil {
+				return answer, false, err
 			}
 		}
 		switch {
 		case t.input.ended():
-			return Answer{Choice: Reject, By: ByHeadless}, nil
+			return answer, false, nil
 		case ctx.Err() != nil:
-			return Answer{}, context.Cause(ctx)
+			return answer, false, context.Cause(ctx)
 		}
 		select {
 		case <-t.input.notify:
@@ -118,13 +138,13 @@ func (t *Terminal) ask(ctx context.Context, r Request) (Answer, error) {
 	}
 }
 
-// promptText follows every question and every invalid line.
+// promptText follows every permission request and every invalid answer to one.
 const promptText = "[o]nce, [a]lways, [r]eject, r and why: "
 
 // prompt discards input until no input has arrived for the quiet time. It then accepts
-// input and writes the prompt. If the write blocked, the screen was stopped and did not
+// input and writes the prompt, text. If the write blocked, the screen was stopped and did not
 // show the question, so input during the write is no answer. prompt then starts again.
-func (t *Terminal) prompt(ctx context.Context) error {
+func (t *Terminal) prompt(ctx context.Context, text string) error {
 	t.input.discard()
 	timer := time.NewTimer(t.quietPeriod)
 	defer timer.Stop()
@@ -140,7 +160,7 @@ func (t *Terminal) prompt(ctx context.Context) error {
 			}
 			before := time.Now()
 			t.input.startAccepting()
-			if err := t.screen.writeQuestion(promptText); err != nil {
+			if err := t.screen.writeQuestion(text); err != nil {
 				return err
 			}
 			if time.Since(before) < quietTime {

@@ -61,9 +61,7 @@ func typed(t *testing.T, text string) (answer permission.Answer, shown string, e
 				first()
 			}
 		}}
-		terminal := permission.NewTerminal(in, screen)
-		ended := make(chan error, 1)
-		go func() { ended <- terminal.Run(t.Context()) }()
+		terminal, ended := runTerminal(t, in, screen)
 		answer, err = terminal.Decide(t.Context(), dangerous)
 		if err := <-ended; err != nil {
 			t.Errorf("Run = %v, want nil at the end of its input", err)
@@ -223,9 +221,7 @@ func TestLateAnswerToAWithdrawnQuestionAnswersNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, keys := io.Pipe()
 		screen := &console{}
-		terminal := permission.NewTerminal(in, screen)
-		ended := make(chan error, 1)
-		go func() { ended <- terminal.Run(t.Context()) }()
+		terminal, ended := runTerminal(t, in, screen)
 		ctx, withdraw := context.WithTimeout(t.Context(), time.Minute)
 		defer withdraw()
 		if _, err := terminal.Decide(ctx, dangerous); !errors.Is(err, context.DeadlineExceeded) {
@@ -296,9 +292,7 @@ func TestShownTextCannotImitateTheQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, keys := io.Pipe()
 		screen := &console{}
-		terminal := permission.NewTerminal(in, screen)
-		ended := make(chan error, 1)
-		go func() { ended <- terminal.Run(t.Context()) }()
+		terminal, ended := runTerminal(t, in, screen)
 		go func() {
 			<-time.After(time.Second) // of the bubble's clock
 			keys.Close()
@@ -383,4 +377,13 @@ func TestTerminalAtItsEndRefuses(t *testing.T) {
 	if want := (permission.Answer{Choice: permission.Reject, By: permission.ByHeadless}); err != nil || got != want {
 		t.Errorf("Decide after the end of the input = %+v, %v, want %+v", got, err, want)
 	}
+}
+
+// runTerminal returns a terminal that reads answers from in and writes to screen, and a
+// channel that gets the result of its Run.
+func runTerminal(t *testing.T, in io.Reader, screen io.Writer) (*permission.Terminal, <-chan error) {
+	terminal := permission.NewTerminal(in, screen)
+	ended := make(chan error, 1)
+	go func() { ended <- terminal.Run(t.Context()) }()
+	return terminal, ended
 }
