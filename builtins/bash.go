@@ -63,8 +63,22 @@ func (s bashTool) tool() (domain.Tool, error) {
 		Input:       domain.Ignoring(domain.Constrained[bashArgs](bashInput), "description"),
 		Execute:     s.run,
 		Present:     presentBash,
+		AsksFirst:   true,
+		Title:       bashArgs.title,
 		Lost:        func(c bashResult) int64 { return c.Lost },
 	})
+}
+
+// maxTitle is the maximum length of the title of a command, in runes.
+const maxTitle = 120
+
+// title returns the first line of the command that is not blank, cut after maxTitle runes.
+func (c bashArgs) title() string {
+	line, _, more := strings.Cut(strings.TrimSpace(c.Command), "\n")
+	if more {
+		line += " ..."
+	}
+	return truncateRunes(line, maxTitle)
 }
 
 // run executes one call. It opens the working directory, asks for permission for every

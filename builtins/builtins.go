@@ -25,18 +25,6 @@ var (
 	ErrPruned    = errors.New("the output was pruned")
 )
 
-// A Permission decides whether a call may act. It is safe for concurrent use.
-type Permission interface {
-	// Assert requests permission and waits for the decision, of a person if
-	// necessary. It returns nil to allow the action, a *domain.Denied or
-	// *domain.Declined to refuse it, and the cause of an ended context. Any other
-	// error is for the operator.
-	Assert(context.Context, domain.Invocation, permission.Ask) error
-	// Check evaluates a request against rules and approvals. It does not ask a
-	// person, record the request or grant anything.
-	Check(domain.Invocation, permission.Ask) permission.Evaluation
-}
-
 // An OutputOpener opens complete outputs in managed storage. Open returns the bytes
 // and the metadata of an output. The caller must close the reader. Open returns
 // ErrAbsent for an output that was never stored and a *Pruned for one that was
@@ -68,7 +56,7 @@ const NoSearchProgram = "-"
 // A Config configures the tools. Workspace and Permission are required.
 type Config struct {
 	Workspace  *workspace.Root
-	Permission Permission
+	Permission permission.Evaluator
 	// Outputs opens output references. Nil: read refuses them.
 	Outputs OutputOpener
 	// Shell is the program that runs a command line given after -c. Empty:
@@ -85,6 +73,15 @@ type Config struct {
 	// SearchProgram is the path of ripgrep. Empty: rg, if it is in PATH when the
 	// tools are made. NoSearchProgram: glob and grep search without a program.
 	SearchProgram string
+	// FileVersions returns from the log the versions of the files that a session read or
+	// wrote last, by canonical path, as domain.FileAccess has them. The version of a file
+	// that the session deleted is empty; a path that is absent counts as a file that the
+	// session does not know. The tools call it at the first use of a session, and an error
+	// ends the call. Nil: the tools know only the calls of this process.
+	FileVersions func(ctx context.Context, session domain.SessionID) (map[string]string, error)
+
+	// versions are the versions of the files of every session; withDefaults sets it.
+	versions *fileVersions
 }
 
 // defaultShell is the shell if Config.Shell is empty.
@@ -110,6 +107,7 @@ func (c Config) withDefaults() (Config, error) {
 	if _, err := exec.LookPath(c.Shell); err != nil {
 		return c, fmt.Errorf("%w: Shell: %w", ErrBadConfig, err)
 	}
+	c.versions = newFileVersions(c.FileVersions)
 	if c.Environment == nil {
 		c.Environment = FilterEnvironment(os.Environ())
 	}
@@ -126,8 +124,8 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// Tools returns the tools read, write, edit, glob, grep and bash by name. The permission
-// action of write is edit. It returns an ErrBadConfig that names the invalid field.
+// Tools returns the tools read, write, edit, apply_patch, glob, grep and bash by name. The
+// permission action of write and apply_patch is edit. It returns an ErrBadConfig that names the invalid field.
 func Tools(c Config) (map[string]domain.Tool, error) {
 	c, err := c.withDefaults()
 	if err != nil {
@@ -141,12 +139,14 @@ func Tools(c Config) (map[string]domain.Tool, error) {
 		"glob":  globTool{c}.tool,
 		"grep":  grepTool{c}.tool,
 		"bash":  bashTool{c}.tool,
+
+		"apply_patch": newPatchTool(c).tool,
 	} {
 		if tools[name], err = make(); err != nil {
 			return nil, fmt.Errorf("make builtin tool %s: %w", name, err)
 		}
 	}
-	for _, name := range []string{"write", "edit"} {
+	for _, name := range []string{"write", "edit", "apply_patch"} {
 		tools[name] = domain.WithAction(actionEdit, tools[name])
 	}
 	return maps.Clone(tools), nil
@@ -154,7 +154,7 @@ func Tools(c Config) (map[string]domain.Tool, error) {
 
 // The permission actions that are not the name of the tool.
 const (
-	// actionEdit is the permission action of the tools edit and write.
+	// actionEdit is the permission action of the tools edit, write and apply_patch.
 	actionEdit = "edit"
 	// actionExternal is the permission action for a path outside the workspace.
 	actionExternal = "external_directory"
@@ -203,6 +203,22 @@ func (h *acquiredPath) verifiedHandle() (*workspace.Handle, error) {
 		return h.handle, nil
 	}
 	return h.handle, h.handle.Verify()
+}
+
+// latestHandle returns a handle of the file as it is now, which release closes. After a
+// person was asked, it returns the result of verifiedHandle. Otherwise it opens the path
+// again, because another call may have replaced the file while this call waited for it.
+func (h *acquiredPath) latestHandle() (*workspace.Handle, error) {
+	if h.personAsked {
+		return h.verifiedHandle()
+	}
+	handle, err := h.resolved.Acquire()
+	if err != nil {
+		return nil, err
+	}
+	h.release()
+	h.handle, h.openErr = handle, nil
+	return handle, nil
 }
 
 // assertExternal asks for the permission external_directory if the path lies outside the

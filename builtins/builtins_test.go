@@ -48,7 +48,7 @@ func (d *fakePermission) Assert(ctx context.Context, inv domain.Invocation, a pe
 
 // Check evaluates the rules. Without rules every request is for a person.
 func (d *fakePermission) Check(_ domain.Invocation, a permission.Ask) permission.Evaluation {
-	return permission.EvaluateRules(d.rules, a)
+	return permission.EvaluateRules(domain.RuleSets{d.rules}, a)
 }
 
 // order returns the recorded requests, each as "action resource,resource".
@@ -169,10 +169,10 @@ func (b *bench) fails(t testing.TB, tool string, in input, want string) {
 	}
 }
 
-func TestToolsAreSix(t *testing.T) {
+func TestToolsHaveTheirActions(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	want := map[string]string{"read": "read", "write": "edit", "edit": "edit", "glob": "glob", "grep": "grep", "bash": "bash"}
+	want := map[string]string{"read": "read", "write": "edit", "edit": "edit", "glob": "glob", "grep": "grep", "bash": "bash", "apply_patch": "edit"}
 	if len(b.tools) != len(want) {
 		t.Errorf("there are %d tools, want %d", len(b.tools), len(want))
 	}
@@ -347,6 +347,68 @@ func TestEscapeIsRefusedByEveryTool(t *testing.T) {
 		}
 		if len(b.asked) != 0 {
 			t.Errorf("%s asked %v", name, b.order())
+		}
+	}
+}
+
+// A refused first request leaves the workspace as it is, which TestRefusalIsReturnedAsGiven
+// shows.
+func TestEveryToolAsksFirst(t *testing.T) {
+	t.Parallel()
+	for name, tool := range newBench(t).tools {
+		if !tool.AsksFirst() {
+			t.Errorf("%s does not ask first", name)
+		}
+	}
+}
+
+func TestCallsHaveTitles(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, c := range []struct {
+		tool string
+		in   input
+		want string
+	}{
+		{"read", input{"path": "src/a.go", "offset": 2}, "src/a.go"},
+		{"write", input{"path": "/tmp/a b", "content": "x"}, "/tmp/a b"},
+		{"edit", input{"path": "a", "oldString": "x", "newString": "y"}, "a"},
+		{"glob", input{"pattern": "**/*.go"}, "**/*.go"},
+		{"glob", input{"pattern": "*", "path": "src"}, "* in src"},
+		{"grep", input{"pattern": "func .*", "path": "a.go"}, "func .* in a.go"},
+		{"bash", input{"command": "\n  go test ./... \n"}, "go test ./..."},
+		{"bash", input{"command": "cd x\nmake\x1b[2J"}, "cd x ..."},
+		{"bash", input{"command": strings.Repeat("é", 121)}, strings.Repeat("é", 120) + "..."},
+	} {
+		data, err := json.Marshal(c.in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bound, err := b.tools[c.tool].Bind(data)
+		if err != nil || bound.Title() != c.want {
+			t.Errorf("%s(%v) has the title %q, %v, want %q", c.tool, c.in, bound.Title(), err, c.want)
+		}
+	}
+}
+
+func TestEditAndWriteAreOfferedWhereApplyPatchIsNot(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for model, want := range map[string]bool{
+		"": true, "claude-opus-4": true, "gemini-3": true, "gpt-5": false, "openai/gpt-5-codex": false, "gpt-4o": true, "gpt-4.1": true, "gpt-oss-120b": true,
+	} {
+		for _, name := range []string{"edit", "write"} {
+			for _, facts := range []domain.TurnFacts{{Model: model}, {Model: model, Flags: []string{"edit"}}} {
+				unmet := b.tools[name].Available().Unmet(facts)
+				if offered := len(unmet) == 0; offered != (want || facts.Flags != nil) {
+					t.Errorf("%s is offered to %q with flags %v: %v, want %v (%v)", name, model, facts.Flags, offered, want, unmet)
+				}
+			}
+		}
+	}
+	for _, name := range []string{"read", "glob", "grep", "bash"} {
+		if len(b.tools[name].Available()) != 0 {
+			t.Errorf("%s is not offered everywhere", name)
 		}
 	}
 }

@@ -28,13 +28,16 @@ type editArgs struct {
 type editResult struct {
 	Files        []fileChange `json:"files"`
 	Replacements int          `json:"replacements"`
+
+	Accessed []domain.FileAccess `json:"-"` // the file
 }
 
-// A fileChange describes one changed file in the output of edit.
+// A fileChange describes one changed file in the output of edit and apply_patch.
 type fileChange struct {
 	File      string `json:"file"`
-	Patch     string `json:"patch"`  // a unified diff
-	Status    string `json:"status"` // modified
+	From      string `json:"from,omitempty"` // the old path of a moved file
+	Patch     string `json:"patch"`          // a unified diff
+	Status    string `json:"status"`         // added, modified, deleted or moved
 	Additions int    `json:"additions"`
 	Deletions int    `json:"deletions"`
 	Truncated bool   `json:"truncated,omitempty"` // the patch is too large to be whole
@@ -42,6 +45,13 @@ type fileChange struct {
 
 // maxEdit is the maximum size of a file before and after an edit, in bytes.
 const maxEdit = 32 << 20
+
+// whereEditIsOffered says that edit and write are offered to the models that do not get
+// apply_patch, and to every model if the flag edit is set.
+var whereEditIsOffered = domain.Availability{
+	{Models: []string{"*", "!*gpt-*", "*gpt-4*", "*oss*"}},
+	{Flags: []string{"edit"}},
+}
 
 // An editTool is the tool edit. Tests exchange replace to change the file between the
 // comparison and the write.
@@ -57,6 +67,10 @@ func (e editTool) tool() (domain.Tool, error) {
 		Input:       domain.Constrained[editArgs](`{"properties":{"path":{"minLength":1}}}`),
 		Execute:     e.edit,
 		Present:     presentEdit,
+		AsksFirst:   true,
+		Available:   whereEditIsOffered,
+		Title:       func(in editArgs) string { return in.Path },
+		Files:       func(_ editArgs, out editResult) []domain.FileAccess { return out.Accessed },
 	})
 }
 
@@ -84,7 +98,18 @@ func (e editTool) edit(ctx context.Context, in editArgs, inv domain.Invocation) 
 	if err := e.assertOne(ctx, inv, held, actionEdit, target.Resource, metadata, show); err != nil {
 		return editResult{}, err
 	}
-	handle, err := held.verifiedHandle()
+	files, err := e.versions.acquire(ctx, inv.Session)
+	if err != nil {
+		return editResult{}, err
+	}
+	defer files.release()
+	return e.editApproved(in, held, files)
+}
+
+// editApproved edits the file after permission was given. The caller owns files.
+func (e editTool) editApproved(in editArgs, held *acquiredPath, files *sessionFiles) (editResult, error) {
+	target := held.resolved
+	handle, err := held.latestHandle()
 	if err != nil {
 		return editResult{}, editFailure(err, in)
 	}
@@ -95,6 +120,9 @@ func (e editTool) edit(ctx context.Context, in editArgs, inv domain.Invocation) 
 	if held.approvedContent != nil && !bytes.Equal(before, held.approvedContent) {
 		return editResult{}, editFailure(workspace.ErrChanged, in)
 	}
+	if err := files.checkUnchanged(target.Path, contentVersion(before)); err != nil {
+		return editResult{}, err
+	}
 	after, n, err := applyEdit(string(before), in)
 	if err != nil {
 		return editResult{}, err
@@ -102,7 +130,9 @@ func (e editTool) edit(ctx context.Context, in editArgs, inv domain.Invocation) 
 	if err := e.replace(handle, before, []byte(after)); err != nil {
 		return editResult{}, editFailure(err, in)
 	}
-	return editResult{[]fileChange{newFileChange(target.Resource, string(before), after)}, n}, nil
+	changed := domain.FileAccess{Path: target.Path, Access: domain.FileChanged, Version: contentVersion([]byte(after))}
+	files.recordWrite(changed)
+	return editResult{[]fileChange{newFileChange(target.Resource, string(before), after)}, n, []domain.FileAccess{changed}}, nil
 }
 
 // readEditable returns the content of a file of at most maxEdit bytes. It returns an
@@ -187,21 +217,18 @@ func applyEdit(content string, in editArgs) (string, int, error) {
 // of text, the content of the file. If text has both LF and CRLF, matchLineEnds returns
 // them unchanged if before occurs in text, and otherwise converts them to CRLF.
 func matchLineEnds(text, before, after string) (string, string) {
-	const lf, crlf = "\n", "\r\n"
-	unix := func(s string) string { return strings.ReplaceAll(s, crlf, lf) }
-	dos := func(s string) string { return strings.ReplaceAll(unix(s), lf, crlf) }
 	switch ends := strings.Count(text, crlf); {
 	case ends == 0:
-		return unix(before), unix(after)
+		return toLF(before), toLF(after)
 	case ends == strings.Count(text, lf):
-		return dos(before), dos(after)
+		return toCRLF(before), toCRLF(after)
 	case strings.Contains(text, before):
 		return before, after
 	}
-	return dos(before), dos(after)
+	return toCRLF(before), toCRLF(after)
 }
 
-// newFileChange describes the change of a file from before to after.
+// newFileChange describes the modification of a file from before to after.
 func newFileChange(file, before, after string) fileChange {
 	d := diff(file, before, after)
 	return fileChange{File: file, Patch: d.patch, Truncated: d.truncated, Status: "modified", Additions: d.additions, Deletions: d.deletions}

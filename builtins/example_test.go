@@ -27,7 +27,7 @@ func (r ruled) Assert(_ context.Context, _ domain.Invocation, a permission.Ask) 
 }
 
 func (r ruled) Check(_ domain.Invocation, a permission.Ask) permission.Evaluation {
-	return permission.EvaluateRules(domain.Rules(r), a)
+	return permission.EvaluateRules(domain.RuleSets{domain.Rules(r)}, a)
 }
 
 // The tools over a directory, with a rule for one command.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/settlement-ledger/ledger/builtins/filesearch"
 	"github.com/settlement-ledger/ledger/builtins/workspace"
 	"github.com/settlement-ledger/ledger/domain"
 )
@@ -67,6 +68,8 @@ func (g globTool) tool() (domain.Tool, error) {
 		Execute:     g.glob,
 		Present:     presentGlob,
 		Idempotent:  true,
+		AsksFirst:   true,
+		Title:       func(in globArgs) string { return searchTitle(in.Pattern, in.Path) },
 	})
 }
 
@@ -74,7 +77,7 @@ func (g globTool) tool() (domain.Tool, error) {
 // directory without ignored files and matches their names. It withholds files that the
 // call may not read, and returns the others sorted by path, up to the limits.
 func (g globTool) glob(ctx context.Context, in globArgs, inv domain.Invocation) (globResult, error) {
-	pattern, err := parsePattern(in.Pattern)
+	pattern, err := filesearch.ParseGlob(in.Pattern)
 	if err != nil {
 		return globResult{}, failure(err, "Unable to find files matching %s", in.Pattern)
 	}
@@ -88,19 +91,19 @@ func (g globTool) glob(ctx context.Context, in globArgs, inv domain.Invocation) 
 		return globResult{}, err
 	}
 	handle, err := held.verifiedHandle()
-	var listed listing
+	var listed filesearch.Listing
 	if err == nil {
-		listed, err = g.lister().list(ctx, handle, "")
+		listed, err = g.lister().List(ctx, handle, "")
 	}
 	if err != nil {
 		return globResult{}, failure(err, "Unable to find files matching %s", in.Pattern)
 	}
 	var names []string
-	for _, name := range listed.files {
+	for _, name := range listed.Files {
 		if ctx.Err() != nil {
 			return globResult{}, context.Cause(ctx)
 		}
-		if pattern.matches(name) {
+		if pattern.Matches(name) {
 			names = append(names, name)
 		}
 	}
@@ -109,7 +112,7 @@ func (g globTool) glob(ctx context.Context, in globArgs, inv domain.Invocation) 
 		return globResult{}, err
 	}
 	slices.Sort(shown)
-	out := globResult{Entries: []dirEntry{}, Unread: absolutePaths(target, listed.unread), Total: len(shown), Withheld: left}
+	out := globResult{Entries: []dirEntry{}, Unread: absolutePaths(target, listed.Unread), Total: len(shown), Withheld: left}
 	room := maxResultBytes
 	for _, name := range shown[:min(len(shown), resultLimit(in.Limit))] {
 		if room -= len(target.Path) + len(name) + entryOverhead; room < 0 {
@@ -121,8 +124,19 @@ func (g globTool) glob(ctx context.Context, in globArgs, inv domain.Invocation) 
 	return out, nil
 }
 
-// lister returns the fileLister of the workspace.
-func (c Config) lister() fileLister { return fileLister{c.Workspace, c.SearchProgram} }
+// searchTitle returns the title of a search for a pattern in path, which is empty for the
+// workspace.
+func searchTitle(pattern, path string) string {
+	if path == "" {
+		return pattern
+	}
+	return pattern + " in " + path
+}
+
+// lister returns the Lister of the workspace.
+func (c Config) lister() filesearch.Lister {
+	return filesearch.Lister{Root: c.Workspace, Program: c.SearchProgram}
+}
 
 // acquireDirectory resolves and opens the directory at the path where; an empty path is
 // the workspace. It asks for external_directory if the directory lies outside the

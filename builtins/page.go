@@ -177,10 +177,10 @@ func runeOffset(line []byte, n int) int {
 // sampleSize is the number of bytes that decide the type of a file.
 const sampleSize = 4096
 
-// isBinary reports whether a file is binary: by the extension of its name, a NUL, the
-// PDF signature, or over 30 % control characters in its first bytes.
+// isBinary reports whether a file is binary: by the extension of its name, a NUL, or
+// over 30 % control characters in its first bytes.
 func isBinary(name string, head []byte) bool {
-	if slices.Contains(binaryExtensions, strings.ToLower(filepath.Ext(name))) || bytes.HasPrefix(head, []byte("%PDF-")) || bytes.IndexByte(head, 0) >= 0 {
+	if slices.Contains(binaryExtensions, strings.ToLower(filepath.Ext(name))) || bytes.IndexByte(head, 0) >= 0 {
 		return true
 	}
 	odd := 0

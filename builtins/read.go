@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/settlement-ledger/ledger/builtins/media"
 	"github.com/settlement-ledger/ledger/builtins/workspace"
 	"github.com/settlement-ledger/ledger/domain"
 )
@@ -51,7 +52,7 @@ const (
 	textPage = "text-page"
 	// directory is the Type of a directory listing.
 	directory = "directory"
-	// mediaFile is the Type of an image.
+	// mediaFile is the Type of an image or a PDF file.
 	mediaFile = "media"
 )
 
@@ -69,7 +70,8 @@ type readResult struct {
 	Entries   []dirEntry `json:"entries,omitempty"`   // directory
 	Data      []byte     `json:"data,omitempty"`      // media
 	// Withheld counts the entries of a directory that the result does not list.
-	Withheld withheldFiles `json:"left_out,omitzero"`
+	Withheld withheldFiles       `json:"left_out,omitzero"`
+	Accessed []domain.FileAccess `json:"-"` // the file; empty for a directory and an output
 }
 
 // A dirEntry is an entry of a directory or a file that glob found.
@@ -89,6 +91,9 @@ func (r readTool) tool() (domain.Tool, error) {
 		Execute:     r.read,
 		Present:     presentRead,
 		Idempotent:  true,
+		AsksFirst:   true,
+		Title:       func(in readArgs) string { return in.Path },
+		Files:       func(_ readArgs, out readResult) []domain.FileAccess { return out.Accessed },
 	})
 }
 
@@ -108,6 +113,9 @@ func (r readTool) read(ctx context.Context, in readArgs, inv domain.Invocation) 
 		return readResult{}, err
 	}
 	if err := held.checkReadable(); err != nil {
+		if held.openErr == nil && errors.Is(err, fs.ErrNotExist) {
+			return readResult{}, r.notFound(ctx, inv, held, in.Path)
+		}
 		return readResult{}, failure(err, "Unable to read %s", in.Path)
 	}
 	if err := r.assertOne(ctx, inv, held, "read", target.Resource, in, nil); err != nil {
@@ -121,10 +129,10 @@ func (r readTool) read(ctx context.Context, in readArgs, inv domain.Invocation) 
 	if info, _ := handle.Stat(); info.IsDir() { // readable has seen it
 		out, err = r.listDirectory(ctx, inv, held, handle, in)
 	} else {
-		out, err = r.readFile(ctx, handle, in)
+		out, err = r.readTracked(ctx, inv, held, in)
 	}
-	if refused, ok := err.(permissionError); ok {
-		return readResult{}, refused.error
+	if ended, ok := err.(verbatimError); ok {
+		return readResult{}, ended.error
 	}
 	if _, chosen := errors.AsType[*domain.Failure](err); err != nil && !chosen {
 		err = failure(err, "Unable to read %s", in.Path)
@@ -198,7 +206,7 @@ func (r contextReader) Read(p []byte) (int, error) {
 const maxEntries = 100_000
 
 // listDirectory returns the entries of a directory that the call may read, directories
-// first, then by name. It returns a permissionError if the permission refuses.
+// first, then by name. It returns a verbatimError if the permission refuses.
 func (r readTool) listDirectory(ctx context.Context, inv domain.Invocation, held *acquiredPath, h *workspace.Handle, in readArgs) (readResult, error) {
 	infos, err := h.ReadDir(maxEntries)
 	if err != nil {
@@ -212,7 +220,7 @@ func (r readTool) listDirectory(ctx context.Context, inv domain.Invocation, held
 	}
 	permitted, left, err := r.filterPermitted(ctx, inv, held, "read", names)
 	if err != nil {
-		return readResult{}, permissionError{err}
+		return readResult{}, verbatimError{err}
 	}
 	entries := make([]dirEntry, len(permitted))
 	for i, name := range permitted {
@@ -258,53 +266,90 @@ func entryOf(info fs.FileInfo, path string) dirEntry {
 	return dirEntry{path, "other"}
 }
 
-// readFile returns the content of an opened file. An image is returned as media. A text
-// is returned as a whole if it fits and the call asks for no range, and otherwise as a
-// page. readFile returns a failure for a binary file.
-func (r readTool) readFile(ctx context.Context, h *workspace.Handle, in readArgs) (readResult, error) {
-	t := h.Resolved()
-	f, err := h.Open()
+// readTracked returns the content of an opened file, as readFile does, and records its
+// version for the session. If the versions cannot be loaded, it returns a verbatimError.
+func (r readTool) readTracked(ctx context.Context, inv domain.Invocation, held *acquiredPath, in readArgs) (readResult, error) {
+	path := held.resolved.Path
+	files, err := r.versions.acquire(ctx, inv.Session)
+	if err != nil {
+		return readResult{}, verbatimError{err}
+	}
+	before := files.writes(path)
+	files.release() // a long file must not make other calls wait
+	h, err := held.latestHandle()
 	if err != nil {
 		return readResult{}, err
+	}
+	out, version, err := r.readFile(ctx, h, in)
+	if err != nil {
+		return readResult{}, err
+	}
+	out.Accessed = []domain.FileAccess{{Path: path, Access: domain.FileRead, Version: version}}
+	if version == "" {
+		return out, nil
+	}
+	if files, err = r.versions.acquire(ctx, inv.Session); err != nil {
+		return readResult{}, verbatimError{err}
+	}
+	defer files.release()
+	files.recordRead(path, version, before)
+	return out, nil
+}
+
+// readFile returns the content of an opened file and its version, which is empty if the
+// rest of the file cannot be read. Images and PDF files are returned as media. readFile
+// returns a failure for another binary file.
+func (r readTool) readFile(ctx context.Context, h *workspace.Handle, in readArgs) (out readResult, version string, err error) {
+	f, err := h.Open()
+	if err != nil {
+		return readResult{}, "", err
 	}
 	content := contextReader{ctx, f}
 	head := make([]byte, sampleSize)
 	n, err := io.ReadFull(content, head)
 	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
-		return readResult{}, err
+		return readResult{}, "", err
 	}
 	head = head[:n]
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return readResult{}, err
+		return readResult{}, "", err
 	}
-	name := path.Base(t.Path)
-	uri := (&url.URL{Scheme: "file", Path: t.Path}).String()
-	if mime := imageType(head); mime != "" {
-		shown, err := loadImage(content, mime, t.Resource)
-		return readResult{Type: mediaFile, URI: uri, Name: name, MIME: shown.mime, Data: shown.data}, err
-	}
-	if isBinary(name, head) {
-		return readResult{}, domain.Fail("Cannot read binary file: %s", t.Resource)
-	}
-	out, err := readPage(content, in, cutLines)
+	versioned, err := newVersionReader(f, content)
 	if err != nil {
-		return readResult{}, err
+		return readResult{}, "", err
 	}
-	out.MIME = mimeOf(name)
-	if in.hasRange() || out.Truncated {
-		return out, nil
+	resolved := h.Resolved()
+	name := path.Base(resolved.Path)
+	uri := (&url.URL{Scheme: "file", Path: resolved.Path}).String()
+	switch mime := media.TypeOf(head); {
+	case mime != "":
+		var shown media.Attachment
+		shown, err = media.Load(versioned, mime, resolved.Resource)
+		out = readResult{Type: mediaFile, URI: uri, Name: name, MIME: shown.MIME, Data: shown.Data}
+	case isBinary(name, head):
+		err = domain.Fail("Cannot read binary file: %s", resolved.Resource)
+	default:
+		out, err = readPage(versioned, in, cutLines)
+		out.MIME = mimeOf(name)
+	}
+	if err != nil {
+		return readResult{}, "", err
+	}
+	version, _ = versioned.version()
+	if out.Type == mediaFile || in.hasRange() || out.Truncated {
+		return out, version, nil
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return readResult{}, err
+		return readResult{}, "", err
 	}
 	whole, err := io.ReadAll(io.LimitReader(content, maxWholeFile+1))
 	if err != nil || len(whole) > maxWholeFile || encodedLen(string(whole)) > maxPageBytes {
-		return out, err // a line was cut, so the page is all that fits
+		return out, version, err // a line was cut, so the page is all that fits
 	}
-	return readResult{Type: wholeFile, URI: uri, Name: name, Content: string(whole), Encoding: "utf8", MIME: out.MIME}, nil
+	return readResult{Type: wholeFile, URI: uri, Name: name, Content: string(whole), Encoding: "utf8", MIME: out.MIME}, contentVersion(whole), nil
 }
 
-// presentRead renders the output for the model: the text, the entries or the image, with
+// presentRead renders the output for the model: the text, the entries or the media, with
 // notes about further lines and withheld files.
 func presentRead(_ readArgs, out domain.Encoded[readResult]) []domain.Content {
 	f, err := out.Value()
@@ -314,7 +359,11 @@ func presentRead(_ readArgs, out domain.Encoded[readResult]) []domain.Content {
 	var text string
 	switch f.Type {
 	case mediaFile:
-		return []domain.Content{domain.Text("Image read successfully"), domain.Media{MIME: f.MIME, Name: f.Name, Data: f.Data}}
+		text = "Image read successfully"
+		if f.MIME == media.PDF {
+			text = "PDF read successfully"
+		}
+		return []domain.Content{domain.Text(text), domain.Media{MIME: f.MIME, Name: f.Name, Data: f.Data}}
 	case directory:
 		text = presentEntries(f)
 	default:

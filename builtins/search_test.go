@@ -250,14 +250,3 @@ func TestUnreadableIsTold(t *testing.T) {
 		t.Errorf("grep = %q", got)
 	}
 }
-
-func TestLiteralIsInEveryMatch(t *testing.T) {
-	t.Parallel()
-	for expression, want := range map[string]string{
-		"needle": "needle", "(?i)needle": "", "a(bcd)+e": "bcd", "foo|bar": "", "foobar|foobaz": "fooba", "x*abc?": "ab", "a.bc": "bc", `\bword\b`: "word", "(": "", "a\nb": "",
-	} {
-		if got := requiredLiteral(expression); got != want {
-			t.Errorf("literalOf(%q) = %q, want %q", expression, got, want)
-		}
-	}
-}

@@ -30,7 +30,7 @@ func ruledBench(t *testing.T, rules string, answer func(permission.Ask) error, c
 	}
 	b.rules = parsed
 	b.decide = func(a permission.Ask) error {
-		if v := permission.EvaluateRules(parsed, a); v.Effect != domain.Ask {
+		if v := permission.EvaluateRules(domain.RuleSets{parsed}, a); v.Effect != domain.Ask {
 			if v.Effect == domain.Deny {
 				return &domain.Denied{Action: a.Action, Resource: a.Resources[0], Rule: v.Rule}
 			}

@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"os"
 	"unicode/utf8"
 
 	"github.com/settlement-ledger/ledger/builtins/workspace"
@@ -27,6 +28,8 @@ type writeResult struct {
 	Target    string `json:"target"`    // the canonical path
 	Resource  string `json:"resource"`
 	Existed   bool   `json:"existed"`
+
+	Accessed []domain.FileAccess `json:"-"` // the file
 }
 
 // A writeTool is the tool write.
@@ -39,6 +42,10 @@ func (w writeTool) tool() (domain.Tool, error) {
 		Input:       domain.Constrained[writeArgs](`{"properties":{"path":{"minLength":1}}}`),
 		Execute:     w.write,
 		Present:     presentWrite,
+		AsksFirst:   true,
+		Available:   whereEditIsOffered,
+		Title:       func(in writeArgs) string { return in.Path },
+		Files:       func(_ writeArgs, out writeResult) []domain.FileAccess { return out.Accessed },
 	})
 }
 
@@ -59,14 +66,41 @@ func (w writeTool) write(ctx context.Context, in writeArgs, inv domain.Invocatio
 	if err := w.assertOne(ctx, inv, held, actionEdit, target.Resource, metadata, show); err != nil {
 		return writeResult{}, err
 	}
-	existed, err := held.write(len(bom), func(before []byte) []byte { return withByteOrderMark(before, in.Content) })
+	files, err := w.versions.acquire(ctx, inv.Session)
+	if err != nil {
+		return writeResult{}, err
+	}
+	defer files.release()
+	return w.writeApproved(ctx, in, held, files)
+}
+
+// writeApproved writes the file after permission was given. The caller owns files.
+func (w writeTool) writeApproved(ctx context.Context, in writeArgs, held *acquiredPath, files *sessionFiles) (writeResult, error) {
+	target := held.resolved
+	var content []byte
+	existed, err := held.write(func(before *os.File) ([]byte, error) {
+		form, version, err := scanForm(ctx, before)
+		if err == nil && before != nil {
+			err = files.checkUnchanged(target.Path, version)
+		}
+		content = form.apply(in.Content)
+		return content, err
+	})
+	if errors.Is(err, errChangedSinceRead) {
+		return writeResult{}, err
+	}
 	if errors.Is(err, workspace.ErrChanged) {
 		return writeResult{}, domain.Fail("File changed after permission approval. Read it again before writing.")
 	}
 	if err != nil {
 		return writeResult{}, failure(err, "Unable to write %s", in.Path)
 	}
-	return writeResult{"write", target.Path, target.Resource, existed}, nil
+	written := domain.FileAccess{Path: target.Path, Access: domain.FileCreated, Version: contentVersion(content)}
+	if existed {
+		written.Access = domain.FileChanged
+	}
+	files.recordWrite(written)
+	return writeResult{"write", target.Path, target.Resource, existed, []domain.FileAccess{written}}, nil
 }
 
 // previewWrite returns the text that a person decides about: a diff if the file exists
@@ -75,7 +109,7 @@ func previewWrite(held *acquiredPath, in writeArgs) domain.Preview {
 	if held.openErr == nil {
 		if _, err := held.handle.Stat(); err == nil {
 			if before, err := readEditable(held.handle); err == nil && utf8.ValidString(in.Content) {
-				after := withByteOrderMark(before, in.Content)
+				after := formOf(before).apply(in.Content)
 				if bytes.Equal(before, after) {
 					return domain.NewPreview(domain.PreviewContent, fmt.Sprintf("The file keeps its content of %d bytes.\n", len(before)))
 				}
@@ -87,36 +121,19 @@ func previewWrite(held *acquiredPath, in writeArgs) domain.Preview {
 	return domain.NewPreview(domain.PreviewContent, in.Content)
 }
 
-// write replaces the file with the result of content, which receives the first peek
-// bytes of the old file. It creates the file and its directories if they do not exist.
-// existed reports whether the file existed. If a person was asked and the path now
-// leads to another file than acquire opened, write returns workspace.ErrChanged.
-func (h *acquiredPath) write(peek int, content func(before []byte) []byte) (existed bool, err error) {
+// write replaces the file with the result of content, as [workspace.Handle.Write] does.
+// It creates the file and its directories if they do not exist. existed reports whether
+// the file existed. If a person was asked and the path now leads to another file than
+// acquire opened, write returns workspace.ErrChanged.
+func (h *acquiredPath) write(content func(before *os.File) ([]byte, error)) (existed bool, err error) {
 	if !h.personAsked {
-		return h.resolved.Write(peek, content)
+		return h.resolved.Write(content)
 	}
 	handle, err := h.verifiedHandle()
 	if err != nil {
 		return false, err
 	}
-	return handle.Write(peek, content)
-}
-
-// bom is the byte order mark of UTF-8.
-const bom = "\ufeff"
-
-// withByteOrderMark returns content with exactly one byte order mark if content or
-// before, the replaced file, begins with one. Otherwise it returns content unchanged.
-func withByteOrderMark(before []byte, content string) []byte {
-	rest := []byte(content)
-	marked := bytes.HasPrefix(before, []byte(bom))
-	for bytes.HasPrefix(rest, []byte(bom)) {
-		rest, marked = rest[len(bom):], true
-	}
-	if marked {
-		return append([]byte(bom), rest...)
-	}
-	return rest
+	return handle.Write(content)
 }
 
 // presentWrite renders the output for the model: whether the file existed or was

@@ -55,11 +55,26 @@ type RunResult struct {
 // an ErrBadCommand for an invalid Command, and an error of the system if the command
 // does not start.
 func Run(ctx context.Context, c Command) (RunResult, error) {
-	if c.Program == "" || c.CaptureLimit < 0 || c.CaptureLimit == 1 || c.Timeout < 0 || c.GracePeriod < 0 {
-		return RunResult{}, fmt.Errorf("run command: %w: program %q, limit %d, timeout %v, grace %v", ErrBadCommand, c.Program, c.CaptureLimit, c.Timeout, c.GracePeriod)
+	c, err := c.withDefaults()
+	if err != nil {
+		return RunResult{}, err
 	}
 	if ctx.Err() != nil {
 		return RunResult{}, context.Cause(ctx)
+	}
+	run, err := newRun(c)
+	if err != nil {
+		return RunResult{}, err
+	}
+	defer run.read.Close()
+	return run.run(ctx)
+}
+
+// withDefaults returns the Command with zero limits replaced by their defaults, or an
+// ErrBadCommand.
+func (c Command) withDefaults() (Command, error) {
+	if c.Program == "" || c.CaptureLimit < 0 || c.CaptureLimit == 1 || c.Timeout < 0 || c.GracePeriod < 0 {
+		return c, fmt.Errorf("run command: %w: program %q, limit %d, timeout %v, grace %v", ErrBadCommand, c.Program, c.CaptureLimit, c.Timeout, c.GracePeriod)
 	}
 	if c.CaptureLimit == 0 {
 		c.CaptureLimit = DefaultLimit
@@ -67,17 +82,23 @@ func Run(ctx context.Context, c Command) (RunResult, error) {
 	if c.GracePeriod == 0 {
 		c.GracePeriod = DefaultGrace
 	}
+	return c, nil
+}
+
+// newRun returns a commandRun with a new pipe and mark. The caller closes its read end,
+// and launch closes its write end.
+func newRun(c Command) (commandRun, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
-		return RunResult{}, fmt.Errorf("run command %s: %w", c.Program, err)
+		return commandRun{}, fmt.Errorf("run command %s: %w", c.Program, err)
 	}
-	defer r.Close()
 	mark, err := newMark(w)
 	if err != nil {
+		r.Close()
 		w.Close()
-		return RunResult{}, fmt.Errorf("run command %s: %w", c.Program, err)
+		return commandRun{}, fmt.Errorf("run command %s: %w", c.Program, err)
 	}
-	return commandRun{command: c, mark: mark, read: r, write: w}.run(ctx)
+	return commandRun{command: c, mark: mark, read: r, write: w}, nil
 }
 
 // newMark returns a text that identifies this run: the process ID and the inode of the
@@ -108,38 +129,81 @@ type leaderExit struct {
 }
 
 // run starts the command, waits for its end, kills the process group and every marked
-// descendant, and reads the rest of the output. It joins both goroutines that it starts.
+// descendant, and reads the rest of the output.
 func (r commandRun) run(ctx context.Context) (RunResult, error) {
-	started := time.Now()
-	var joined sync.WaitGroup
-	defer joined.Wait()
+	cmd := r.execCommand()
+	cmd.Stdout, cmd.Stderr = r.write, r.write
+	live, err := r.launch(cmd)
+	if err != nil {
+		return RunResult{}, err
+	}
+	return live.end(ctx)
+}
 
-	begun, exited, release, ended := make(chan *os.Process, 1), make(chan struct{}), make(chan struct{}), make(chan leaderExit, 1)
-	joined.Go(func() { ended <- r.startAndWait(begun, exited, release) })
+// execCommand returns the exec.Cmd of the command, without its standard streams.
+func (r commandRun) execCommand() *exec.Cmd {
+	cmd := exec.Command(r.command.Program, r.command.Args...)
+	cmd.Dir, cmd.Env = r.command.Dir, r.environment()
+	if r.command.OpenDir != nil {
+		cmd.Dir = openDirPath(r.command.OpenDir, r.command.Dir)
+	}
+	return cmd
+}
+
+// A liveCommand is a started command. Its two goroutines read the output and wait for the
+// leader of the process group; end joins them.
+type liveCommand struct {
+	commandRun
+	started time.Time
+	pid     int             // of the leader
+	exited  chan struct{}   // closed when the leader has ended
+	release chan struct{}   // closed to let the leader be reaped
+	ended   chan leaderExit // gets the end of the leader after release
+	drained chan struct{}   // closed at the end of the output
+	output  *captureBuffer  // belongs to the reader until drained is closed
+	joined  sync.WaitGroup
+}
+
+// launch starts cmd, which writes to the pipe of r. It closes the write end. The caller
+// calls end exactly once after a success.
+func (r commandRun) launch(cmd *exec.Cmd) (*liveCommand, error) {
+	l := &liveCommand{commandRun: r, started: time.Now(), output: &captureBuffer{halfLimit: r.command.CaptureLimit / 2}}
+	l.exited, l.release, l.ended, l.drained = make(chan struct{}), make(chan struct{}), make(chan leaderExit, 1), make(chan struct{})
+	begun := make(chan *os.Process, 1)
+	l.joined.Go(func() { l.ended <- startAndWait(cmd, begun, l.exited, l.release) })
 	process := <-begun
 	r.write.Close()
 	if process == nil {
-		return RunResult{}, fmt.Errorf("run command %s: %w", r.command.Program, (<-ended).err)
+		l.joined.Wait()
+		return nil, fmt.Errorf("run command %s: %w", r.command.Program, (<-l.ended).err)
 	}
-	output := &captureBuffer{halfLimit: r.command.CaptureLimit / 2}
-	drained := make(chan struct{})
-	joined.Go(func() {
-		defer close(drained)
-		_, _ = io.Copy(output, r.read) // ends with the last writer, or at the deadline that drain sets
+	l.pid = process.Pid
+	liveCommands.add(l)
+	l.joined.Go(func() {
+		defer close(l.drained)
+		_, _ = io.Copy(l.output, r.read) // ends with the last writer, or at the deadline that drain sets
 	})
+	return l, nil
+}
 
+// end waits until the command has ended or terminates it, as waitOrTerminate does. It
+// then kills the process group and every marked descendant, reads the rest of the output
+// and joins both goroutines.
+func (l *liveCommand) end(ctx context.Context) (RunResult, error) {
+	defer l.joined.Wait()
 	// The leader is not reaped before release is closed, so no other process group can
 	// have its ID when the group is killed.
-	timedOut, cause := r.waitOrTerminate(ctx, process.Pid, exited, drained)
-	_ = syscall.Kill(-process.Pid, syscall.SIGKILL) // an empty group is no error
-	close(release)
-	e := <-ended
-	killDescendants(r.mark)
-	r.drain(drained)
+	timedOut, cause := l.waitOrTerminate(ctx, l.pid, l.exited, l.drained)
+	_ = syscall.Kill(-l.pid, syscall.SIGKILL) // an empty group is no error
+	liveCommands.remove(l)
+	close(l.release)
+	e := <-l.ended
+	killDescendants(l.mark)
+	l.drain(l.drained)
 
-	result := RunResult{TimedOut: timedOut, Output: output.capture(), Duration: time.Since(started)}
+	result := RunResult{TimedOut: timedOut, Output: l.output.capture(), Duration: time.Since(l.started)}
 	if e.err != nil {
-		return result, fmt.Errorf("wait for command %s: %w", r.command.Program, e.err)
+		return result, fmt.Errorf("wait for command %s: %w", l.command.Program, e.err)
 	}
 	if status, ok := e.state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		result.Signal = status.Signal()
@@ -153,13 +217,7 @@ func (r commandRun) run(ctx context.Context) (RunResult, error) {
 // or nil if the command did not start. It closes exited at the end of the command, and
 // reaps the process only after release is closed. Until then no other process can get
 // its ID, so its group can be killed safely.
-func (r commandRun) startAndWait(begun chan<- *os.Process, exited chan<- struct{}, release <-chan struct{}) leaderExit {
-	cmd := exec.Command(r.command.Program, r.command.Args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = r.command.Dir, r.write, r.write
-	if r.command.OpenDir != nil {
-		cmd.Dir = openDirPath(r.command.OpenDir, r.command.Dir)
-	}
-	cmd.Env = r.environment()
+func startAndWait(cmd *exec.Cmd, begun chan<- *os.Process, exited chan<- struct{}, release <-chan struct{}) leaderExit {
 	unlock := configureSession(cmd)
 	defer unlock()
 	if err := cmd.Start(); err != nil {

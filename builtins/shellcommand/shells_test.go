@@ -29,9 +29,10 @@ type sandbox struct {
 var programs = []string{"a", "b", "git", "rm", "touch", "cat", "no", "xx", "timeout", "env", "xargs", "sudo", "find", "nice"}
 
 // recordingScript records its name, its arguments and the variables by which a
-// command could have been changed.
+// command could have been changed. It writes all of it at once, because the programs of a
+// pipeline record at the same time.
 const recordingScript = `#!/bin/dash
-{ printf 'run'; printf '\037%%s' "$0" "$@"; printf '\036'; printf 'env\037%%s\037%%s\036' "$HOME" "$GIT_PAGER"; } >> %s
+d=$(printf 'run'; printf '\037%%s' "$0" "$@"; printf '\036'; printf 'env\037%%s\037%%s\036' "$HOME" "$GIT_PAGER"); printf '%%s' "$d" >> %s
 [ "${0##*/}" != no ]
 `
 

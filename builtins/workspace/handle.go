@@ -106,9 +106,28 @@ func (h *Handle) recordDir() error {
 	return err
 }
 
+// maxOpens is how often openLast opens a file that is replaced again and again.
+const maxOpens = 100
+
 // openLast opens name, the last name of the path, in h.dir. It returns nil if no such
-// file exists.
-func (h *Handle) openLast(name string) (err error) {
+// file exists. If the file is replaced while openLast opens it, openLast opens the new
+// one.
+func (h *Handle) openLast(name string) error {
+	for range maxOpens {
+		err := h.openNode(name)
+		if err != nil || !errors.Is(h.readErr, ErrChanged) {
+			return err
+		}
+		h.node.Close()
+		h.node, h.info = nil, nil
+	}
+	return h.readErr
+}
+
+// openNode opens name in h.dir once, as openLast does. It sets h.readErr to an ErrChanged
+// if the file was replaced meanwhile.
+func (h *Handle) openNode(name string) (err error) {
+	h.readErr = nil
 	if h.node, err = openAt(h.dir, name, pathFlags); errors.Is(err, fs.ErrNotExist) {
 		h.node = nil
 		return nil
@@ -165,6 +184,24 @@ func (h *Handle) Stat() (fs.FileInfo, error) {
 		return nil, &fs.PathError{Op: "stat", Path: h.resolved.Resource, Err: unix.ENOENT}
 	}
 	return h.info, nil
+}
+
+// Existing returns the deepest directory on the path that existed at Acquire, and the
+// names below it that did not. For a path that existed it returns the path and no names.
+func (h *Handle) Existing() (dir ResolvedPath, missing []string) {
+	if h.info != nil {
+		return h.resolved, nil
+	}
+	missing = append(slices.Clone(h.missing), path.Base(h.resolved.Path))
+	dir = h.resolved
+	for range missing {
+		dir.Path = path.Dir(dir.Path)
+	}
+	dir.Resource = dir.Path
+	if dir.External == "" {
+		dir.Resource = relativeTo(dir.root.path, dir.Path)
+	}
+	return dir, missing
 }
 
 // Directory returns the opened directory, which the Handle closes. It returns

@@ -130,7 +130,7 @@ func TestWhatIsSwappedAfterAcquiringIsNeverTouched(t *testing.T) {
 				if data, err := h.ReadAll(100); err != nil || string(data) != "approved" {
 					t.Errorf("ReadAll = %q, %v, want the content of the file that was acquired", data, err)
 				}
-				if _, err := h.Write(0, func([]byte) []byte { return []byte("written") }); !errors.Is(err, workspace.ErrChanged) {
+				if _, err := h.Write(func(*os.File) ([]byte, error) { return []byte("written"), nil }); !errors.Is(err, workspace.ErrChanged) {
 					t.Errorf("Write = %v, want ErrChanged", err)
 				}
 				if err := h.Replace([]byte("approved"), []byte("written")); !errors.Is(err, workspace.ErrChanged) {
@@ -159,7 +159,7 @@ func TestNewFileIsCreatedOnlyWhereItWasToBe(t *testing.T) {
 		if err := swap(g); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.Write(0, func([]byte) []byte { return []byte("written") }); !errors.Is(err, workspace.ErrChanged) {
+		if _, err := h.Write(func(*os.File) ([]byte, error) { return []byte("written"), nil }); !errors.Is(err, workspace.ErrChanged) {
 			t.Errorf("%s: Write = %v, want ErrChanged", name, err)
 		}
 		g.secrets(t)
@@ -169,7 +169,7 @@ func TestNewFileIsCreatedOnlyWhereItWasToBe(t *testing.T) {
 	if err := os.Symlink("other", g.at("deep")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := link.Write(0, func([]byte) []byte { return []byte("written") }); !errors.Is(err, workspace.ErrChanged) {
+	if _, err := link.Write(func(*os.File) ([]byte, error) { return []byte("written"), nil }); !errors.Is(err, workspace.ErrChanged) {
 		t.Errorf("Write below a directory that became a link = %v, want ErrChanged", err)
 	}
 	g.secrets(t)
@@ -183,7 +183,7 @@ func TestDirectoryThatAppearsDoesNotStopANewFile(t *testing.T) {
 		handles = append(handles, g.acquire(t, name))
 	}
 	for _, h := range handles {
-		if _, err := h.Write(0, func([]byte) []byte { return []byte("x") }); err != nil {
+		if _, err := h.Write(func(*os.File) ([]byte, error) { return []byte("x"), nil }); err != nil {
 			t.Errorf("Write(%s) = %v", h.Resolved().Resource, err)
 		}
 	}
@@ -195,7 +195,7 @@ func TestFileWrittenAfterAcquiringIsNotOverwritten(t *testing.T) {
 	g.put(t, "a", "one")
 	h := g.acquire(t, "a")
 	g.put(t, "a", "one and more")
-	if _, err := h.Write(0, func([]byte) []byte { return []byte("two") }); !errors.Is(err, workspace.ErrChanged) || g.content(t, "a") != "one and more" {
+	if _, err := h.Write(func(*os.File) ([]byte, error) { return []byte("two"), nil }); !errors.Is(err, workspace.ErrChanged) || g.content(t, "a") != "one and more" {
 		t.Errorf("Write = %v, and the file holds %q", err, g.content(t, "a"))
 	}
 }
@@ -317,7 +317,7 @@ func TestWritingKeepsOwnerModeAttributesAndLinks(t *testing.T) {
 			if err := g.acquire(t, "a").Replace([]byte("before"), []byte(content)); err != nil {
 				t.Fatalf("%s: Replace = %v", name, err)
 			}
-			if _, err := g.acquire(t, "a").Write(0, func([]byte) []byte { return []byte(content) }); err != nil {
+			if _, err := g.acquire(t, "a").Write(func(*os.File) ([]byte, error) { return []byte(content), nil }); err != nil {
 				t.Fatalf("%s: Write = %v", name, err)
 			}
 			after, is := metadataOf(t, path)
@@ -358,5 +358,66 @@ func TestFileIsWrittenInPlaceWhereNoneCanTakeItsPlace(t *testing.T) {
 	t.Cleanup(func() { _ = os.Chmod(g.at("sub"), 0o755) })
 	if err := g.target(t, "sub/a").Replace([]byte("before"), []byte("after")); err != nil || g.content(t, "sub/a") != "after" {
 		t.Errorf("Replace = %v, and the file holds %q", err, g.content(t, "sub/a"))
+	}
+}
+
+func TestExistingIsTheDeepestDirectoryOfAMissingPath(t *testing.T) {
+	t.Parallel()
+	g := open(t)
+	if err := os.Mkdir(filepath.Join(g.Path(), "dir"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	g.put(t, "dir/a", "x")
+	for path, want := range map[string]string{
+		"dir/a": "dir/a []", "dir": "dir []", "b": ". [b]", "dir/b": "dir [b]", "dir/b/c": "dir [b c]", "x/y/z": ". [x y z]",
+		g.outside + "/x/y": g.outside + " [x y]",
+	} {
+		dir, missing := g.acquire(t, path).Existing()
+		if got := fmt.Sprint(dir.Resource, " ", missing); got != want {
+			t.Errorf("Existing of %s = %s, want %s", path, got, want)
+		}
+		h, err := dir.Acquire()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Stat(); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		h.Close()
+	}
+}
+
+// A reader gets one of the files that are at the path while it opens the path.
+func TestFileThatIsReplacedAgainAndAgainIsOpened(t *testing.T) {
+	t.Parallel()
+	g := open(t)
+	g.put(t, "a", "x")
+	path, other := filepath.Join(g.Path(), "a"), filepath.Join(g.Path(), "b")
+	done := make(chan struct{})
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			if err := errors.Join(os.WriteFile(other, []byte("x"), 0o644), os.Rename(other, path)); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	defer writer.Wait()
+	defer close(done)
+	for range 2000 {
+		h, err := g.target(t, "a").Acquire()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data, err := h.ReadAll(1); err != nil || string(data) != "x" {
+			t.Errorf("ReadAll = %q, %v", data, err)
+		}
+		h.Close()
 	}
 }

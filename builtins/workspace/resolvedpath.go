@@ -1,6 +1,9 @@
 package workspace
 
-import "io/fs"
+import (
+	"io/fs"
+	"os"
+)
 
 // Stat returns the information of the file, as [Handle.Stat] does.
 func (t ResolvedPath) Stat() (fs.FileInfo, error) {
@@ -26,14 +29,14 @@ func (t ResolvedPath) ReadAll(limit int64) ([]byte, error) {
 
 // Write waits for other writes to the path, acquires a Handle and writes as
 // [Handle.Write] does.
-func (t ResolvedPath) Write(peek int, make func(before []byte) []byte) (existed bool, err error) {
+func (t ResolvedPath) Write(make func(before *os.File) ([]byte, error)) (existed bool, err error) {
 	defer t.root.locks.acquire(t.Path)()
 	h, err := t.Acquire()
 	if err != nil {
 		return false, err
 	}
 	defer h.Close()
-	return h.write(peek, make)
+	return h.write(make)
 }
 
 // Replace waits for other writes to the path, acquires a Handle and replaces as

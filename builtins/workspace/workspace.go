@@ -66,6 +66,9 @@ type ResolvedPath struct {
 	// resource of the permission to leave the root, DIRECTORY/*. DIRECTORY is the
 	// deepest existing directory on the path, which may be the path itself.
 	External string
+	// Linked reports that the last name of the path that the model wrote is a symbolic
+	// link.
+	Linked bool
 }
 
 // Resolve returns the canonical path for a path that a model wrote. A relative path
@@ -89,12 +92,12 @@ func (r *Root) Resolve(path string) (ResolvedPath, error) {
 		return ResolvedPath{}, fmt.Errorf("resolve %s: %w", path, err)
 	}
 	if within(r.path, at.path) {
-		return ResolvedPath{root: r, Path: at.path, Resource: relativeTo(r.path, at.path)}, nil
+		return ResolvedPath{root: r, Path: at.path, Resource: relativeTo(r.path, at.path), Linked: at.linked}, nil
 	}
 	if within(r.path, absolute) {
 		return ResolvedPath{}, fmt.Errorf("resolve %s: %w", path, ErrLocationEscape)
 	}
-	return ResolvedPath{root: r, Path: at.path, Resource: at.path, External: filepath.Join(at.directory, "*")}, nil
+	return ResolvedPath{root: r, Path: at.path, Resource: at.path, External: filepath.Join(at.directory, "*"), Linked: at.linked}, nil
 }
 
 // within reports whether path is dir or below dir. Both are clean absolute paths.
@@ -116,6 +119,7 @@ func relativeTo(dir, path string) string {
 type realPath struct {
 	path      string // without symbolic links; need not exist
 	directory string // the deepest existing directory on the path
+	linked    bool   // the last name is a symbolic link
 }
 
 // maxLinks is the maximum number of symbolic links on one path.
@@ -151,8 +155,9 @@ func followLinks(path string) (realPath, error) {
 			if err != nil {
 				return realPath{}, err
 			}
+			at.linked = at.linked || len(parts) == 0
 			if filepath.IsAbs(target) {
-				at = realPath{path: "/", directory: "/"}
+				at.path, at.directory = "/", "/"
 			}
 			parts = append(splitPath(target), parts...)
 			continue

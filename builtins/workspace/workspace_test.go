@@ -3,6 +3,7 @@ package workspace_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -144,7 +145,7 @@ func TestLinkPutInTheWayLaterLeadsNowhere(t *testing.T) {
 	if _, err := target.ReadAll(100); err == nil {
 		t.Error("ReadAll went through a link that was put in the way")
 	}
-	if _, err := target.Write(0, func([]byte) []byte { return []byte("x") }); err == nil {
+	if _, err := target.Write(func(*os.File) ([]byte, error) { return []byte("x"), nil }); err == nil {
 		t.Error("Write went through a link that was put in the way")
 	}
 	if data, err := os.ReadFile(filepath.Join(g.outside, "a")); err != nil || string(data) != "secret" {
@@ -163,7 +164,7 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 		if _, err := target.ReadAll(10); !errors.Is(err, workspace.ErrNotRegular) {
 			t.Errorf("ReadAll(%s) = %v, want ErrNotRegular", path, err)
 		}
-		if _, err := target.Write(0, func([]byte) []byte { return nil }); !errors.Is(err, workspace.ErrNotRegular) {
+		if _, err := target.Write(func(*os.File) ([]byte, error) { return nil, nil }); !errors.Is(err, workspace.ErrNotRegular) {
 			t.Errorf("Write(%s) = %v, want ErrNotRegular", path, err)
 		}
 	}
@@ -203,18 +204,28 @@ func TestListingHidesWhatLeadsOut(t *testing.T) {
 func TestWriteCreatesOrReplacesWhole(t *testing.T) {
 	t.Parallel()
 	g := open(t)
-	content := func(s string) func([]byte) []byte { return func([]byte) []byte { return []byte(s) } }
+	content := func(s string) func(*os.File) ([]byte, error) {
+		return func(before *os.File) ([]byte, error) {
+			if before != nil {
+				t.Error("a missing file is open")
+			}
+			return []byte(s), nil
+		}
+	}
 	target := g.target(t, "new/dir/file")
-	if existed, err := target.Write(0, content("one")); err != nil || existed {
+	if existed, err := target.Write(content("one")); err != nil || existed {
 		t.Errorf("Write of a missing file = %v, %v, want false", existed, err)
 	}
 	path := filepath.Join(g.Path(), "new/dir/file")
 	if err := os.Chmod(path, 0o754); err != nil {
 		t.Fatal(err)
 	}
-	var seen string
-	if existed, err := target.Write(2, func(before []byte) []byte { seen = string(before); return []byte("two") }); err != nil || !existed || seen != "on" {
-		t.Errorf("Write of a file = %v, %v, having seen %q, want true and on", existed, err, seen)
+	var seen []byte
+	if existed, err := target.Write(func(before *os.File) (_ []byte, err error) {
+		seen, err = io.ReadAll(before)
+		return []byte("two"), err
+	}); err != nil || !existed || string(seen) != "one" {
+		t.Errorf("Write of a file = %v, %v, having seen %q, want true and one", existed, err, seen)
 	}
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o754 || g.content(t, "new/dir/file") != "two" {
@@ -225,7 +236,7 @@ func TestWriteCreatesOrReplacesWhole(t *testing.T) {
 		t.Errorf("Write left %v, %v", entries, err)
 	}
 	outside := g.target(t, g.outside+"/x/y")
-	if _, err := outside.Write(0, content("z")); err != nil {
+	if _, err := outside.Write(content("z")); err != nil {
 		t.Errorf("Write outside = %v", err)
 	}
 	if data, err := outside.ReadAll(1); err != nil || string(data) != "z" {
@@ -236,11 +247,32 @@ func TestWriteCreatesOrReplacesWhole(t *testing.T) {
 	}
 }
 
+// A file is left as it is if the new content cannot be made, or if the file changes while
+// the content is made.
+func TestWriteThatFailsBeforeItWritesChangesNothing(t *testing.T) {
+	t.Parallel()
+	g := open(t)
+	g.put(t, "a", "before")
+	refused := errors.New("refused")
+	for _, name := range []string{"a", "new/b"} {
+		if _, err := g.target(t, name).Write(func(*os.File) ([]byte, error) { return []byte("after"), refused }); err != refused {
+			t.Errorf("Write of %s = %v, want the error of the function", name, err)
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(g.Path(), "new")); !errors.Is(err, fs.ErrNotExist) || g.content(t, "a") != "before" {
+		t.Errorf("Write changed the file to %q or created a directory: %v", g.content(t, "a"), err)
+	}
+	_, err := g.target(t, "a").Write(func(*os.File) ([]byte, error) { g.put(t, "a", "by another process"); return []byte("after"), nil })
+	if !errors.Is(err, workspace.ErrChanged) || g.content(t, "a") != "by another process" {
+		t.Errorf("Write of a file that changes = %v, want ErrChanged; the file holds %q", err, g.content(t, "a"))
+	}
+}
+
 func TestLeftoverOfACrashIsNotInTheWay(t *testing.T) {
 	t.Parallel()
 	g := open(t)
 	g.put(t, ".ledger-write-0", "half")
-	if _, err := g.target(t, "a").Write(0, func([]byte) []byte { return []byte("whole") }); err != nil {
+	if _, err := g.target(t, "a").Write(func(*os.File) ([]byte, error) { return []byte("whole"), nil }); err != nil {
 		t.Fatal(err)
 	}
 	if g.content(t, "a") != "whole" || g.content(t, ".ledger-write-0") != "half" {
@@ -282,19 +314,19 @@ func TestWritesToOneTargetWaitAndToAnotherDoNot(t *testing.T) {
 	inside, release, second := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	var writers sync.WaitGroup
 	writers.Go(func() {
-		_, _ = g.target(t, "a").Write(0, func([]byte) []byte { close(inside); <-release; return []byte("first") })
+		_, _ = g.target(t, "a").Write(func(*os.File) ([]byte, error) { close(inside); <-release; return []byte("first"), nil })
 	})
 	<-inside
 	writers.Go(func() {
-		_, _ = g.target(t, "alias").Write(9, func(before []byte) []byte {
-			if string(before) != "first" {
-				t.Errorf("the second write saw %q, want what the first wrote", before)
+		_, _ = g.target(t, "alias").Write(func(before *os.File) ([]byte, error) {
+			if content, err := io.ReadAll(before); err != nil || string(content) != "first" {
+				t.Errorf("the second write saw %q, %v, want the content of the first", content, err)
 			}
 			close(second)
-			return []byte("second")
+			return []byte("second"), nil
 		})
 	})
-	if _, err := g.target(t, "b").Write(0, func([]byte) []byte { return []byte("b") }); err != nil { // returns while a is held
+	if _, err := g.target(t, "b").Write(func(*os.File) ([]byte, error) { return []byte("b"), nil }); err != nil { // returns while a is held
 		t.Error(err)
 	}
 	select {

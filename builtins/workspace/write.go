@@ -14,22 +14,29 @@ import (
 )
 
 // Write replaces the content of the file with the result of make. If the file does not
-// exist, it creates the file and its missing directories. It calls make once with at
-// most the first peek bytes of the file, or with nil for a new file. existed reports
-// whether the file existed. Write returns ErrChanged and writes nothing if the path
-// leads to another file than at Acquire, or if the size or the modification time of the
-// file changed since then.
-func (h *Handle) Write(peek int, make func(before []byte) []byte) (existed bool, err error) {
+// exist, it creates the file and its missing directories. It calls make once, with the
+// file open for reading at its beginning, or with nil for a new file. make must neither
+// keep nor close the file. If make returns an error, Write returns that error and writes
+// nothing. existed reports whether the file existed. Write returns ErrChanged and writes
+// nothing if the path leads to another file than at Acquire, or if the size or the
+// modification time of the file changed since then.
+func (h *Handle) Write(make func(before *os.File) ([]byte, error)) (existed bool, err error) {
 	defer h.resolved.root.locks.acquire(h.resolved.Path)()
 	now, err := h.reacquire()
 	if err != nil {
 		return h.info != nil, err
 	}
 	defer now.Close()
-	if h.info != nil && (now.info.Size() != h.info.Size() || !now.info.ModTime().Equal(h.info.ModTime())) {
+	if h.info != nil && !sameContent(h.info, now.info) {
 		return true, fmt.Errorf("write %s: %w", h.resolved.Resource, ErrChanged)
 	}
-	return now.write(peek, make)
+	return now.write(make)
+}
+
+// sameContent reports whether a and b, two informations of one file, have the same size
+// and modification time.
+func sameContent(a, b fs.FileInfo) bool {
+	return a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
 // Replace writes the content after if the content of the file is exactly before.
@@ -45,21 +52,32 @@ func (h *Handle) Replace(before, after []byte) error {
 	return now.replace(before, after)
 }
 
-// write performs Write on a Handle that was reacquired. The caller holds the lock of
-// the path.
-func (h *Handle) write(peek int, make func(before []byte) []byte) (existed bool, err error) {
+// write performs Write on a Handle that was reacquired. It returns ErrChanged if another
+// process changed the file while make ran. The caller holds the lock of the path.
+func (h *Handle) write(make func(before *os.File) ([]byte, error)) (existed bool, err error) {
 	if h.info == nil {
-		if err := h.mkdirs(); err != nil {
+		content, err := make(nil)
+		if err == nil {
+			err = h.mkdirs()
+		}
+		if err != nil {
 			return false, err
 		}
-		return false, h.writeContent(nil, make(nil))
+		return false, h.writeContent(nil, content)
 	}
-	f, before, err := h.openForWrite(int64(peek))
+	f, err := h.openForWrite()
 	if err != nil {
 		return true, err
 	}
 	defer f.Close()
-	return true, h.writeContent(f, make(before))
+	content, err := make(f)
+	if err != nil {
+		return true, err
+	}
+	if now, err := f.Stat(); err != nil || !sameContent(h.info, now) {
+		return true, errors.Join(fmt.Errorf("write %s: %w", h.resolved.Resource, ErrChanged), err)
+	}
+	return true, h.writeContent(f, content)
 }
 
 // replace performs Replace on a Handle that was reacquired. The caller holds the lock
@@ -68,19 +86,23 @@ func (h *Handle) replace(before, after []byte) error {
 	if h.info == nil {
 		return fmt.Errorf("replace %s: %w: it does not exist", h.resolved.Resource, ErrChanged)
 	}
-	f, found, err := h.openForWrite(int64(len(before)) + 1)
+	f, err := h.openForWrite()
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	found, err := io.ReadAll(io.LimitReader(f, int64(len(before))+1))
+	if err != nil {
+		return err
+	}
 	if !bytes.Equal(found, before) {
 		return fmt.Errorf("replace %s: %w", h.resolved.Resource, ErrChanged)
 	}
 	return h.writeContent(f, after)
 }
 
-// remove removes the file, which must be regular, and reports whether it existed. The
-// caller holds the lock of the path.
+// remove removes the file, which must be regular, makes the removal durable and reports
+// whether the file existed. The caller holds the lock of the path.
 func (h *Handle) remove() (existed bool, err error) {
 	if h.info == nil {
 		return false, nil
@@ -88,29 +110,20 @@ func (h *Handle) remove() (existed bool, err error) {
 	if !h.info.Mode().IsRegular() {
 		return true, fmt.Errorf("remove %s: %w: %s", h.resolved.Resource, ErrNotRegular, h.info.Mode().Type())
 	}
-	return true, unix.Unlinkat(int(h.dir.Fd()), h.name(), 0)
+	return true, unlink(h.dir, h.name())
 }
 
 // name returns the last part of the path.
 func (h *Handle) name() string { return path.Base(h.resolved.Path) }
 
-// openForWrite opens a regular file for reading and writing, and returns its first limit
-// bytes. It needs the write permission of the file, because replacing a read-only file
-// would circumvent its mode.
-func (h *Handle) openForWrite(limit int64) (*os.File, []byte, error) {
+// openForWrite opens a regular file for reading and writing. It needs the write
+// permission of the file, because replacing a read-only file would circumvent its mode.
+// The caller closes the file.
+func (h *Handle) openForWrite() (*os.File, error) {
 	if !h.info.Mode().IsRegular() {
-		return nil, nil, fmt.Errorf("open %s: %w: %s", h.resolved.Resource, ErrNotRegular, h.info.Mode().Type())
+		return nil, fmt.Errorf("open %s: %w: %s", h.resolved.Resource, ErrNotRegular, h.info.Mode().Type())
 	}
-	f, err := h.reopen(unix.O_RDWR)
-	if err != nil {
-		return nil, nil, err
-	}
-	data, err := io.ReadAll(io.LimitReader(f, limit))
-	if err != nil {
-		f.Close()
-		return nil, nil, err
-	}
-	return f, data, nil
+	return h.reopen(unix.O_RDWR)
 }
 
 // mkdirs creates the missing directories and makes each durable. It continues in a
@@ -147,14 +160,14 @@ var errCannotReplace = errors.New("a new file cannot take the place of this one"
 // in place.
 func (h *Handle) writeContent(old *os.File, content []byte) error {
 	if old == nil {
-		return h.writeAndRename(nil, content)
+		return h.writeAndRename(nil, content, false)
 	}
 	var stat unix.Stat_t
 	if err := retryInterrupted(func() error { return unix.Fstat(int(old.Fd()), &stat) }); err != nil {
 		return err
 	}
 	if stat.Nlink == 1 {
-		if err := h.writeAndRename(old, content); !errors.Is(err, errCannotReplace) {
+		if err := h.writeAndRename(old, content, true); !errors.Is(err, errCannotReplace) {
 			return err
 		}
 	}
@@ -162,8 +175,10 @@ func (h *Handle) writeContent(old *os.File, content []byte) error {
 }
 
 // writeAndRename writes content to a temporary file in the directory, renames it to the
-// path and makes the directory durable. It removes the temporary file after an error.
-func (h *Handle) writeAndRename(old *os.File, content []byte) error {
+// path and makes the directory durable. The file gets the owner, the mode and the
+// attributes of old unless old is nil. If replace is false, no file may exist at the
+// path. writeAndRename removes the temporary file after an error.
+func (h *Handle) writeAndRename(old *os.File, content []byte, replace bool) error {
 	dir := int(h.dir.Fd())
 	temp, f, err := h.createTemp(old)
 	if err != nil {
@@ -171,7 +186,7 @@ func (h *Handle) writeAndRename(old *os.File, content []byte) error {
 	}
 	err = fillTemp(f, old, content)
 	if err == nil {
-		err = h.installTemp(dir, temp, old != nil)
+		err = h.installTemp(dir, temp, replace)
 	}
 	if err != nil {
 		_ = unix.Unlinkat(dir, temp, 0) // the first error says why

@@ -1,4 +1,4 @@
-package builtins
+package media
 
 import (
 	"bytes"
@@ -17,10 +17,10 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// The limits of an image.
+// The limits of an image or a PDF file.
 const (
-	// maxImageFile is the maximum size of an image file, in bytes.
-	maxImageFile = 20 << 20 // bytes of the file
+	// maxMediaFile is the maximum size of an image or PDF file, in bytes.
+	maxMediaFile = 20 << 20
 	// maxDecoded is the maximum size of a decoded image, in bytes. A small file can claim a
 	// large image.
 	maxDecoded = 256 << 20
@@ -28,14 +28,14 @@ const (
 	maxScaleBytes = 64 << 20
 	// maxSide is the maximum width and height of the image that the model gets, in pixels.
 	maxSide = 2000
-	// maxBase64 is the maximum size in base64 of the image that the model gets, in
-	// bytes.
+	// maxBase64 is the maximum size in base64 of the image or PDF file that the model gets,
+	// in bytes.
 	maxBase64 = 5 << 20
 )
 
-// imageType returns the media type of an image from its first bytes, or an empty text
-// for any other file.
-func imageType(head []byte) string {
+// TypeOf returns the media type of an image or a PDF file from its first bytes, or an
+// empty text for any other file.
+func TypeOf(head []byte) string {
 	switch {
 	case bytes.HasPrefix(head, []byte("\x89PNG\r\n\x1a\n")):
 		return "image/png"
@@ -45,46 +45,78 @@ func imageType(head []byte) string {
 		return "image/gif"
 	case len(head) >= 12 && string(head[:4]) == "RIFF" && string(head[8:12]) == "WEBP":
 		return "image/webp"
+	case bytes.HasPrefix(head, []byte(pdfPrefix)):
+		return PDF
 	}
 	return ""
 }
 
-// An imageFile is an encoded image for the model, with its media type.
-type imageFile struct {
-	mime string
-	data []byte
+// An Attachment is an encoded image or a PDF file for the model.
+type Attachment struct {
+	MIME string // the media type
+	Data []byte
 }
 
-// loadImage reads an image and returns it within the limits: unchanged if it fits,
-// scaled down otherwise. It returns a failure for a file that is too large, claims too
-// many pixels or cannot be decoded. It decodes one image at a time.
-func loadImage(r io.Reader, mime, resource string) (imageFile, error) {
-	data, err := io.ReadAll(io.LimitReader(r, maxImageFile+1))
+// Load reads an image or a PDF file of the media type mime, which TypeOf returned, and
+// returns it within the limits: unchanged if it fits, and an image scaled down otherwise.
+// resource is the name of the file in failures. The caller owns r and the result.
+//
+// Load returns a *domain.Failure for a file that is too large, and for an image that cannot
+// be decoded or that claims too many pixels. It returns the error of reading from r.
+// While it decodes, it reads zero bytes from r, and ends if that returns an error.
+func Load(r io.Reader, mime, resource string) (Attachment, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxMediaFile+1))
 	if err != nil {
-		return imageFile{}, err
+		return Attachment{}, err
 	}
-	if len(data) > maxImageFile {
-		return imageFile{}, domain.Fail("Media exceeds %d byte ingestion limit: %s", maxImageFile, resource)
+	if len(data) > maxMediaFile {
+		return Attachment{}, domain.Fail("Media exceeds %d byte ingestion limit: %s", maxMediaFile, resource)
 	}
+	if mime == PDF {
+		return loadPDF(data, resource)
+	}
+	return loadImage(replayReader{r, bytes.NewReader(data)}, data, mime, resource)
+}
+
+// PDF is the media type of a PDF file.
+const PDF = "application/pdf"
+
+// pdfPrefix begins a PDF file.
+const pdfPrefix = "%PDF-"
+
+// loadPDF returns the content of a PDF file unchanged, or a failure if it exceeds
+// maxBase64.
+func loadPDF(data []byte, resource string) (Attachment, error) {
+	if !fitsBase64(data) {
+		return Attachment{}, domain.Fail("PDF %s has %d bytes, which are %d bytes of base64, exceeding the configured limit of %d bytes of base64. Split it into smaller files, or extract its text with a program such as pdftotext.",
+			resource, len(data), base64.StdEncoding.EncodedLen(len(data)), maxBase64)
+	}
+	return Attachment{PDF, data}, nil
+}
+
+// loadImage returns an image within the limits: unchanged if it fits, scaled down
+// otherwise. It returns a failure for an image that claims too many pixels or cannot be
+// decoded. It decodes one image at a time, from replay, whose content is data.
+func loadImage(replay io.Reader, data []byte, mime, resource string) (Attachment, error) {
 	config, _, err := image.DecodeConfig(bytes.NewReader(data))
 	if err != nil {
-		return imageFile{}, domain.Fail("Image could not be decoded: %s", resource)
+		return Attachment{}, domain.Fail("Image could not be decoded: %s", resource)
 	}
 	if decodedSize(config, mime, data) > maxDecoded {
-		return imageFile{}, tooLarge(resource, config, data)
+		return Attachment{}, tooLarge(resource, config, data)
 	}
 	decodeSlot <- struct{}{}
 	defer func() { <-decodeSlot }()
-	decoded, _, err := image.Decode(replayReader{r, bytes.NewReader(data)})
+	decoded, _, err := image.Decode(replay)
 	if err != nil {
-		return imageFile{}, domain.Fail("Image could not be decoded: %s", resource)
+		return Attachment{}, domain.Fail("Image could not be decoded: %s", resource)
 	}
 	if config.Width <= maxSide && config.Height <= maxSide && fitsBase64(data) {
-		return imageFile{mime, data}, nil
+		return Attachment{mime, data}, nil
 	}
 	small, err := shrink(decoded)
 	if err != nil {
-		return imageFile{}, tooLarge(resource, config, data)
+		return Attachment{}, tooLarge(resource, config, data)
 	}
 	return small, nil
 }
@@ -166,28 +198,28 @@ var errImageTooLarge = errors.New("no form of the image fits")
 // shrink scales an image down to the limits. At each scale it tries PNG and then JPEG
 // of falling quality. It reduces the scale by a quarter until a result fits. It returns
 // errImageTooLarge if no result fits down to a scale of one percent.
-func shrink(source image.Image) (imageFile, error) {
+func shrink(source image.Image) (Attachment, error) {
 	for scale := min(1, maxSide/float64(max(source.Bounds().Dx(), source.Bounds().Dy()))); scale > 0.01; scale *= 0.75 {
 		scaled := resize(source, scale)
 		var b bytes.Buffer
 		if err := png.Encode(&b, scaled); err != nil {
-			return imageFile{}, err
+			return Attachment{}, err
 		}
 		if fitsBase64(b.Bytes()) {
-			return imageFile{"image/png", b.Bytes()}, nil
+			return Attachment{"image/png", b.Bytes()}, nil
 		}
 		flat := flatten(scaled)
 		for _, quality := range []int{85, 60, 40} {
 			b.Reset()
 			if err := jpeg.Encode(&b, flat, &jpeg.Options{Quality: quality}); err != nil {
-				return imageFile{}, err
+				return Attachment{}, err
 			}
 			if fitsBase64(b.Bytes()) {
-				return imageFile{"image/jpeg", b.Bytes()}, nil
+				return Attachment{"image/jpeg", b.Bytes()}, nil
 			}
 		}
 	}
-	return imageFile{}, errImageTooLarge
+	return Attachment{}, errImageTooLarge
 }
 
 // resize returns a scaled copy of an image. It works in horizontal bands, so that the
