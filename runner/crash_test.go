@@ -17,15 +17,17 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/projections"
 	"github.com/settlement-ledger/ledger/projections/calls"
+	"github.com/settlement-ledger/ledger/projections/conversation"
 	"github.com/settlement-ledger/ledger/registry"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 	"github.com/settlement-ledger/ledger/runner"
 	"github.com/settlement-ledger/ledger/runner/providers/script"
 )
 
-// tenCalls is a session of ten calls: some in parallel, one unknown, one with an invalid
-// input, one with a defect, and two with outputs over the limits.
-const tenCalls = `{"schema_version":"ATIF-v1.7","agent":{"name":"build"},"steps":[
+// manyCalls is a session of twelve calls: some in parallel, one unknown, one with an
+// invalid input, one with a defect, two with outputs over the limits, one that adds three
+// calls, and one that asks a question, replaces the todos and switches the agent.
+const manyCalls = `{"schema_version":"ATIF-v1.7","agent":{"name":"build"},"steps":[
  {"source":"user","message":"go"},
  {"source":"agent","message":"","tool_calls":[
   {"tool_call_id":"1","function_name":"echo","arguments":{"text":"a"}},
@@ -39,6 +41,9 @@ const tenCalls = `{"schema_version":"ATIF-v1.7","agent":{"name":"build"},"steps"
   {"tool_call_id":"7","function_name":"large","arguments":{"text":"e"}},
   {"tool_call_id":"8","function_name":"echo","arguments":{"text":"f"}},
   {"tool_call_id":"9","function_name":"echo","arguments":{"text":"g"}}]},
+ {"source":"agent","message":"","tool_calls":[
+  {"tool_call_id":"11","function_name":"notes","arguments":{"text":"i"}},
+  {"tool_call_id":"12","function_name":"adds","arguments":{"names":["echo","large","breaks"]}}]},
  {"source":"agent","message":"","tool_calls":[{"tool_call_id":"10","function_name":"echo","arguments":{"text":"h"}}]},
  {"source":"agent","message":"done"}]}`
 
@@ -98,7 +103,28 @@ type life struct {
 	cutting *cutting
 }
 
-func (m *machine) tools() registry.Tools {
+// notes records a question and its answer, todos, and a switch of the agent.
+func (l *life) notes(ctx context.Context, inv domain.Invocation) error {
+	question := l.ledger.Mint().Permission()
+	for _, e := range []events.Event{
+		events.QuestionAsked{Question: question, Message: inv.Message, Call: inv.Call, Agent: inv.Agent, Questions: []domain.Question{{Question: "Which?"}}},
+		events.QuestionAnswered{Question: question, By: events.ByPerson, Answers: []events.AnsweredQuestion{{Chosen: []string{"this"}}}},
+		events.TodosReplaced{Message: inv.Message, Call: inv.Call, Todos: []domain.Todo{{Content: "act", Status: "pending", Priority: "high"}}},
+		events.AgentSwitched{Agent: "plan", Previous: inv.Agent, Message: inv.Message, Call: inv.Call},
+	} {
+		if err := l.runner.Note(ctx, inv, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// profileOf returns a profile whose texts go on record.
+func profileOf(_ context.Context, s *conversation.State) (runner.Profile, error) {
+	return runner.Profile{System: "You are " + string(s.Agent), Model: "m-" + string(s.Agent)}, nil
+}
+
+func (m *machine) tools(l *life, adds *adding) registry.Tools {
 	act := func(after func(text) (string, error)) domain.Tool {
 		return must(domain.Spec[text, string]{Execute: func(_ context.Context, in text, inv domain.Invocation) (string, error) {
 			m.world.add(inv)
@@ -106,6 +132,11 @@ func (m *machine) tools() registry.Tools {
 		}})
 	}
 	return registry.Tools{
+		"adds": adds.tool(m.world),
+		"notes": must(domain.Spec[text, string]{Execute: func(ctx context.Context, in text, inv domain.Invocation) (string, error) {
+			m.world.add(inv)
+			return in.Text, l.notes(ctx, inv)
+		}}),
 		"echo":   act(func(in text) (string, error) { return in.Text, nil }),
 		"large":  act(func(in text) (string, error) { return strings.Repeat(in.Text+"\n", 30_000), nil }),
 		"breaks": act(func(text) (string, error) { return "", errors.New("broken") }),
@@ -116,7 +147,7 @@ func (m *machine) tools() registry.Tools {
 // test at any other error.
 func (m *machine) live(fs vfs.FS, at int, after bool, cut func()) (*life, error) {
 	m.t.Helper()
-	speaker, err := script.Parse("ten", strings.NewReader(tenCalls))
+	speaker, err := script.Parse("many", strings.NewReader(manyCalls))
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -128,7 +159,9 @@ func (m *machine) live(fs vfs.FS, at int, after bool, cut func()) (*life, error)
 		m.t.Fatal(err)
 	}
 	l.cutting = &cutting{Store: l.store, at: at, after: after, cut: cut}
-	l.program, err = boot(m.t, l.cutting, l.outputs, m.tools(), runner.Config{Provider: speaker})
+	adds := new(adding)
+	l.program, err = boot(m.t, l.cutting, l.outputs, m.tools(l, adds), runner.Config{Provider: speaker, Profile: profileOf})
+	adds.program.Store(l.program)
 	if err != nil && !errors.Is(err, errPower) {
 		m.t.Fatal(err)
 	}
@@ -160,8 +193,8 @@ func (l *life) play() error {
 func TestAPowerCutAtAnyAppendKeepsTheCallLaws(t *testing.T) {
 	t.Parallel()
 	appends := countAppends(t)
-	if appends < 30 {
-		t.Fatalf("the session makes %d appends, want thirty and more: ten calls make twenty", appends)
+	if appends < 45 {
+		t.Fatalf("the session makes %d appends, want 45 and more: fifteen calls make thirty", appends)
 	}
 	step := 7 // odd, so that cuts before and after an append alternate
 	if os.Getenv("LEDGER_TEST_LONG") != "" {
@@ -188,6 +221,11 @@ func countAppends(t *testing.T) int {
 		t.Fatal(err)
 	}
 	l.mustHold(m.world)
+	session := l.folded().Sessions()[0]
+	s := l.state(session.ID)
+	if s.Agent != "plan" || len(s.Todos) != 1 || len(s.Texts) != 2 || session.Calls != 15 {
+		t.Errorf("the session has %d calls, the agent %s, the todos %v and the texts %v", session.Calls, s.Agent, s.Todos, s.Texts)
+	}
 	return l.cutting.mu.appends
 }
 

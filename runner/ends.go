@@ -27,24 +27,36 @@ func (c *runState) endDrafts(calls []openCall, how func(openCall) domain.Settlem
 		if a.Started != nil {
 			cause = a.StartedBy
 		}
-		end := c.config.Registry.Ended(a.offer.Turn, a.message, a.ReplyCall.Call, how(a))
+		end := c.registry().Ended(a.offer.Turn, a.message, a.ReplyCall.Call, how(a))
 		drafts[i] = c.config.Ledger.Draft(c.journal.withAllowedRules(end), cause)
 	}
 	return drafts
 }
 
-// dismiss records a denial by recovery for each open permission request.
-func (c *runState) dismiss(ctx context.Context, asks []events.PermissionRequested) error {
-	return c.journal.record(ctx, c.dismissalDrafts(asks)...)
+// abandoned returns the end of a call that a running call added and that did not begin
+// before the run of that call ended.
+func abandoned(a openCall) domain.Settlement {
+	end := domain.InterruptedBefore(domain.ByShutdown)
+	end.Offered, _ = a.offer.Find(a.Name)
+	return end
 }
 
-// dismissalDrafts returns the drafts that dismiss open permission requests.
-func (c *runState) dismissalDrafts(asks []events.PermissionRequested) []events.Draft {
-	drafts := make([]events.Draft, len(asks))
-	for i, a := range asks {
-		drafts[i] = c.config.Ledger.Draft(events.PermissionDecided{
+// dismiss records a denial by recovery for each open permission request and question.
+func (c *runState) dismiss(ctx context.Context) error {
+	return c.journal.record(ctx, c.dismissalDrafts()...)
+}
+
+// dismissalDrafts returns the drafts that dismiss the open permission requests and
+// questions of the session.
+func (c *runState) dismissalDrafts() []events.Draft {
+	var drafts []events.Draft
+	for _, a := range c.session.Asks {
+		drafts = append(drafts, c.config.Ledger.Draft(events.PermissionDecided{
 			Permission: a.Permission, Effect: domain.Deny, By: events.ByRecovery, Scope: "reject",
-		}, c.session.Last)
+		}, c.session.Last))
+	}
+	for _, q := range c.session.Questions {
+		drafts = append(drafts, c.config.Ledger.Draft(events.QuestionAnswered{Question: q.Question, Dismissed: true, By: events.ByRecovery}, c.session.Last))
 	}
 	return drafts
 }

@@ -33,6 +33,7 @@ const (
 // no interruption for a failure that left no call or request open.
 func (c *runState) halt(ctx context.Context, failed error) error {
 	c.journal.close()
+	c.waitForAdded()
 	foreign := errors.Is(failed, events.ErrConflict) || errors.Is(failed, ErrElsewhere) || errors.Is(failed, events.ErrUnknownKind)
 	note := events.SessionInterrupted{Reason: domain.ByShutdown, Detail: registry.DefaultLimits.Cut(failed.Error())}
 	interrupted := ctx.Err() != nil
@@ -84,7 +85,7 @@ func (c *runState) tryHalt(ctx context.Context, note events.SessionInterrupted, 
 	begun, waiting := open(c.session)
 	calls := append(begun, waiting...)
 	drafts := c.endDrafts(calls, func(a openCall) domain.Settlement { return c.interruptedEnd(a, note.Reason) })
-	drafts = append(drafts, c.dismissalDrafts(c.session.Asks)...)
+	drafts = append(drafts, c.dismissalDrafts()...)
 	if len(drafts) > 0 {
 		if err := c.checkOwner(ctx, loseCalls{calls}); err != nil {
 			return err

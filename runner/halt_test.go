@@ -108,13 +108,13 @@ func (h *hostileStore) disarm() int {
 }
 
 // parallelCalls returns a player of two replies, the first with many calls, one of which
-// requests a permission.
+// requests a permission and one of which adds calls.
 func parallelCalls() *player {
 	var first []runner.Part
 	for i := range 5 {
 		first = append(first, ask(fmt.Sprint("c", i), "echo", fmt.Sprintf(`{"text":"%d"}`, i)))
 	}
-	first = append(first, ask("asks", "asks", `{"text":"p"}`))
+	first = append(first, ask("asks", "asks", `{"text":"p"}`), ask("adds", "adds", `{"names":["echo","asks"]}`))
 	return plays(first, []runner.Part{ask("c0", "echo", `{"text":"again"}`), ask("c1", "missing", `{}`)})
 }
 
@@ -176,11 +176,13 @@ func haltAt(t *testing.T, m mishap, at, fails int) int {
 	store := &hostileStore{Store: eventstest.NewSlice(), mishap: m, interrupt: func() { cancel(domain.ByUser) }}
 	world := &counter{}
 	var p *program
-	tools := registry.Tools{"echo": echo(world), "asks": asksFirst(world, &p)}
+	adds := new(adding)
+	tools := registry.Tools{"echo": echo(world), "asks": asksFirst(world, &p), "adds": adds.tool(world)}
 	p, err := boot(t, store, noOutputs{}, tools, runner.Config{Provider: parallelCalls()})
 	if err != nil {
 		t.Fatal(err)
 	}
+	adds.program.Store(p)
 	session := p.open("go")
 	store.arm(at, fails)
 	err = p.runner.Run(ctx, session)
@@ -205,7 +207,7 @@ func haltAt(t *testing.T, m mishap, at, fails int) int {
 
 // mustLeaveNothingOpen fails the test unless, without a recovery, the log keeps all laws,
 // every call has one end, a call that ran is on record as begun and ran once, and the
-// cause of each end is its start or reply.
+// cause of each end is its start or the event that asked for it.
 func (p *program) mustLeaveNothingOpen(session domain.SessionID, world *counter, where string) {
 	p.t.Helper()
 	for _, e := range exceptions(p.t, p.ledger) {
@@ -215,7 +217,7 @@ func (p *program) mustLeaveNothingOpen(session domain.SessionID, world *counter,
 		if m.Reply == nil {
 			continue
 		}
-		for _, c := range m.Reply.Calls {
+		for c := range m.Reply.All() {
 			runs := world.of(m.ID, c.ID)
 			switch {
 			case c.Settlement == nil:
@@ -225,20 +227,26 @@ func (p *program) mustLeaveNothingOpen(session domain.SessionID, world *counter,
 			}
 		}
 	}
-	replies, starts := map[domain.MessageID]domain.EventID{}, map[string]domain.EventID{}
+	asked, starts := map[string]domain.EventID{}, map[string]domain.EventID{}
 	for v, err := range p.ledger.Read(p.t.Context(), events.SessionStream(session), 0) {
 		if err != nil {
 			p.t.Fatal(err)
 		}
 		switch e := v.Event.(type) {
 		case events.ReplyReceived:
-			replies[e.Message] = v.ID
+			for _, c := range e.Calls {
+				asked[e.Message.String()+string(c.ID)] = v.ID
+			}
+		case events.CallsAdded:
+			for _, c := range e.Calls {
+				asked[e.Message.String()+string(c.ID)] = v.ID
+			}
 		case events.CallStarted:
 			starts[e.Message.String()+string(e.Call)] = v.ID
 		case events.CallSettled:
 			want, began := starts[e.Message.String()+string(e.Call)]
 			if !began {
-				want = replies[e.Message]
+				want = asked[e.Message.String()+string(e.Call)]
 			}
 			if v.Causation != want {
 				p.t.Errorf("%s: the end of %s comes of %s, want %s", where, e.Call, v.Causation, want)

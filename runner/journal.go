@@ -8,6 +8,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections/conversation"
 	"github.com/settlement-ledger/ledger/registry"
 )
 
@@ -41,13 +42,23 @@ type sessionJournal struct {
 		// closed is set while notes are rejected.
 		closed bool
 	}
-	mu struct {
+	// adds is held for reading while added calls are recorded. It is locked after notes
+	// and before mu.
+	adds sync.RWMutex
+	mu   struct {
 		sync.Mutex
 		// recorded has the state of each tracked call.
 		recorded map[messageCall]registry.Recorded
 		// starts has, for each call, the causation ID of its next event: the start of
 		// the call or, if it has not begun, the reply.
 		starts map[messageCall]domain.EventID
+		// open has each tracked call with its offer.
+		open map[messageCall]openCall
+		// reserved has the IDs of all calls of the replies that the run settles, and of
+		// the calls that it is about to add.
+		reserved map[messageCall]bool
+		// ending has the calls whose end is on record or is being recorded.
+		ending map[messageCall]bool
 	}
 }
 
@@ -56,6 +67,9 @@ func newJournal(l *events.Ledger, w *events.Writer) *sessionJournal {
 	j := &sessionJournal{ledger: l, writer: w}
 	j.mu.recorded = map[messageCall]registry.Recorded{}
 	j.mu.starts = map[messageCall]domain.EventID{}
+	j.mu.open = map[messageCall]openCall{}
+	j.mu.reserved = map[messageCall]bool{}
+	j.mu.ending = map[messageCall]bool{}
 	return j
 }
 
@@ -66,9 +80,20 @@ func (j *sessionJournal) track(a openCall) {
 	defer j.mu.Unlock()
 	key := messageCall{a.message, a.ID}
 	j.mu.recorded[key] = registry.Recorded{Call: a.ReplyCall.Call, Began: a.Started != nil, Settlement: a.Settlement}
-	j.mu.starts[key] = a.reply
+	j.mu.starts[key], j.mu.open[key], j.mu.reserved[key] = a.reply, a, true
 	if a.Started != nil {
 		j.mu.starts[key] = a.StartedBy
+	}
+}
+
+// reserveCalls keeps the IDs of all calls of the replies of s from added calls.
+func (j *sessionJournal) reserveCalls(s *conversation.State) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, m := range s.Messages {
+		for c := range m.Reply.All() {
+			j.mu.reserved[messageCall{m.ID, c.ID}] = true
+		}
 	}
 }
 
@@ -129,6 +154,7 @@ func (j *sessionJournal) begun(key messageCall, start domain.EventID) {
 func (j *sessionJournal) Settle(ctx context.Context, end events.Draft) error {
 	e := end.Event.(events.CallSettled)
 	key := messageCall{e.Message, e.Call}
+	j.end(key)
 	end.Causation = j.cause(key)
 	e = j.withAllowedRules(e)
 	end.Event = e

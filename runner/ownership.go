@@ -22,6 +22,8 @@ func (c *runState) checkOwner(ctx context.Context, next step) error {
 	case loseCalls:
 		calls = next.calls
 	case dismissAsks:
+	case endAdded:
+		calls = next.calls
 	case settleCalls:
 		calls = next.calls
 	case refuseCalls:

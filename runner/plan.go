@@ -1,7 +1,9 @@
 package runner
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
@@ -15,9 +17,12 @@ type step interface{ step() }
 type (
 	// loseCalls ends calls that began and that no process runs any more, as lost.
 	loseCalls struct{ calls []openCall }
-	// dismissAsks ends permission requests that no tool waits for any more, as denied by
-	// recovery.
-	dismissAsks struct{ asks []events.PermissionRequested }
+	// dismissAsks ends permission requests and questions that no tool waits for any more,
+	// as denied by recovery.
+	dismissAsks struct{}
+	// endAdded ends calls that a call added and that did not begin before the run of that
+	// call ended, as interrupted.
+	endAdded struct{ calls []openCall }
 	// settleCalls settles the calls of a reply that have not begun.
 	settleCalls struct{ calls []openCall }
 	// refuseCalls ends calls that the model made although tools were disabled.
@@ -31,15 +36,18 @@ type (
 
 func (loseCalls) step()   {}
 func (dismissAsks) step() {}
+func (endAdded) step()    {}
 func (settleCalls) step() {}
 func (refuseCalls) step() {}
 func (askModel) step()    {}
 func (idle) step()        {}
 
-// An openCall is a call of a reply with its message, the event of the reply, and the
-// offer of the turn.
+// An openCall is a call of a reply with its message, the event that asks for it, and the
+// offer of the turn. The event is the reply or, for an added call, the one that added it.
 type openCall struct {
 	conversation.ReplyCall
+	// agent is the agent of the turn.
+	agent   domain.AgentID
 	message domain.MessageID
 	reply   domain.EventID
 	offer   domain.Offer
@@ -61,13 +69,16 @@ func plan(s *conversation.State, steps int) (step, error) {
 	if s.Closed {
 		return idle{}, nil
 	}
-	if len(s.Asks) > 0 {
-		return dismissAsks{s.Asks}, nil
+	if len(s.Asks)+len(s.Questions) > 0 {
+		return dismissAsks{}, nil
 	}
 	begun, waiting := open(s)
+	added := slices.DeleteFunc(slices.Clone(waiting), func(a openCall) bool { return a.Parent == "" })
 	switch {
 	case len(begun) > 0:
 		return loseCalls{begun}, nil
+	case len(added) > 0:
+		return endAdded{added}, nil
 	case len(waiting) > 0 && disabled(s):
 		return refuseCalls{waiting}, nil
 	case len(waiting) > 0:
@@ -82,11 +93,8 @@ func plan(s *conversation.State, steps int) (step, error) {
 // calls that began; waiting has the other calls.
 func open(s *conversation.State) (begun, waiting []openCall) {
 	for _, m := range s.Messages {
-		if m.Reply == nil {
-			continue
-		}
-		for _, c := range m.Reply.Calls {
-			a := openCall{c, m.ID, m.Reply.Event, m.Reply.Offer}
+		for c := range m.Reply.All() {
+			a := openCall{*c, m.Reply.Agent, m.ID, cmp.Or(c.AddedBy, m.Reply.Event), m.Reply.Offer}
 			switch {
 			case c.Settlement != nil:
 			case c.Started != nil:

@@ -20,6 +20,14 @@ type Provider interface {
 	Reply(ctx context.Context, turn Turn) iter.Seq2[Part, error]
 }
 
+// A ModelNamer is a Provider that knows the model of the next reply.
+type ModelNamer interface {
+	Provider
+	// NextModel returns the name of the provider, and the model of the next reply to a
+	// session. An empty model is that of the session. It does not retain the session.
+	NextModel(*conversation.State) (provider, model string)
+}
+
 // A Turn is the request to a model: the conversation and the tools that it may call. The
 // runner owns it; a provider must not change it.
 type Turn struct {
@@ -28,8 +36,10 @@ type Turn struct {
 	// Message is the ID of the reply.
 	Message domain.MessageID
 	Agent   domain.AgentID
-	// Model is the name of the model that the session asks for.
+	// Model is the name of the requested model.
 	Model string
+	// System is the system prompt. It may be empty.
+	System string
 	// Conversation has the messages of the session.
 	Conversation *conversation.State
 	// Tools are the definitions of the offered tools, in the order of the offer.

@@ -138,7 +138,7 @@ func (p *program) ask(session domain.SessionID, disabled bool, hidden bool, call
 	if hidden {
 		rules = domain.Rules{{Action: "*", Resource: "*", Effect: domain.Deny}}
 	}
-	m, err := p.registry.Materialize(p.t.Context(), registry.TurnSpec{ID: mint.Turn(), Rules: rules})
+	m, err := p.registry.Materialize(p.t.Context(), registry.TurnSpec{ID: mint.Turn(), Facts: domain.TurnFacts{Rules: domain.RuleSets{rules}}})
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -14,8 +14,8 @@ import (
 type run struct {
 	// recovers is set for a Recover, which asks no model.
 	recovers bool
-	// journal is nil until the run has begun. The Runner's mu guards it.
-	journal *sessionJournal
+	// state is nil until the run has begun. The Runner's mu guards the pointer.
+	state *runState
 	// done is closed when the run has ended.
 	done chan struct{}
 	// err is the result of the run. It is read after done.
@@ -124,25 +124,34 @@ func (r *Runner) begin(ctx context.Context, id domain.SessionID, run *run) (*run
 	w.Resume()
 	j := newJournal(r.config.Ledger, w)
 	j.session, j.allowances = id, r.config.Allowances
+	c := &runState{Runner: r, run: run, alive: ctx, admits: live.admits, session: s, journal: j, loops: newLoopDetector(r.config.Rounds)}
+	if err := c.loadProfile(ctx); err != nil {
+		return nil, err
+	}
 	r.mu.Lock()
-	run.journal = j
+	run.state = c
 	r.mu.Unlock()
-	return &runState{Runner: r, run: run, admits: live.admits, session: s, journal: j, loops: newLoopDetector(r.config.Rounds)}, nil
+	return c, nil
+}
+
+// current returns the state of the current run of a session, or nil if the session is not
+// running.
+func (r *Runner) current(id domain.SessionID) *runState {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if run := r.sessionLocked(id).run; run != nil {
+		return run.state
+	}
+	return nil
 }
 
 // Note records an event of a running call in its session, such as a permission decision.
 // It returns ErrNotRunning if the session is not running in this process, or an error of
 // the ledger.
 func (r *Runner) Note(ctx context.Context, inv domain.Invocation, e events.Event) error {
-	r.mu.Lock()
-	var j *sessionJournal
-	if run := r.sessionLocked(inv.Session).run; run != nil {
-		j = run.journal
-	}
-	r.mu.Unlock()
 	err := ErrNotRunning
-	if j != nil {
-		err = j.Note(ctx, messageCall{inv.Message, inv.Call}, e)
+	if c := r.current(inv.Session); c != nil {
+		err = c.journal.Note(ctx, messageCall{inv.Message, inv.Call}, e)
 	}
 	if errors.Is(err, ErrNotRunning) {
 		return fmt.Errorf("record %s in session %s: %w", e.Kind(), inv.Session, err)

@@ -64,9 +64,21 @@ type Config struct {
 	Registry *registry.Registry
 	// Provider sends turns to the model. Nil: sessions can only be recovered.
 	Provider Provider
-	// Rules returns the rules that hide tools from the model of an agent. Nil: no tool is
-	// hidden.
-	Rules func(domain.AgentID) domain.Rules
+	// Profile returns the profile of the agent that takes the next turn of a session. It
+	// is called when a run begins and before each turn, and not by a recovery. An error
+	// ends the run. Nil: the zero Profile.
+	Profile func(context.Context, *conversation.State) (Profile, error)
+	// Client is the program that runs the sessions, and Flags are the names that the user
+	// set. Turns record both, and tools may depend on them.
+	Client string
+	Flags  []string
+	// Has reports whether this machine has something that a tool needs, as
+	// domain.TurnFacts.Has does. Nil: it has everything.
+	Has func(need string) bool
+	// Refresh brings the registrations up to date. It is called before each turn is
+	// offered and before the calls of a reply are settled. An error ends the run. Nil: no
+	// call.
+	Refresh func(context.Context) error
 	// Looping decides whether a call that closes a loop may run. It returns nil to
 	// allow the call, a *domain.Denied or *domain.Declined to refuse the call, or
 	// another error to end the run. It may wait for a person until ctx ends. Nil: such
@@ -94,6 +106,25 @@ type Config struct {
 	// requests of another process. Nil: there is no such process, because this process
 	// holds the store exclusively.
 	Elsewhere func(context.Context, []domain.LayerID) (domain.ProcessID, error)
+}
+
+// A Profile is what an agent contributes to its turns.
+type Profile struct {
+	// Rules bind the turn, and hide tools from the model. Without a set, no rule hides a
+	// tool.
+	Rules domain.RuleSets
+	// System is the system prompt. It may be empty.
+	System string
+	// Model is the model that the agent asks for. Empty: the model that the provider
+	// names, or else that of the session.
+	Model string
+	// Tools are patterns of the names that the turn offers. Empty: all names.
+	Tools []string
+	// Steps is the maximum number of replies to one prompt. Zero: no limit but
+	// Config.Steps.
+	Steps int
+	// Registry settles the calls of the session. Nil: Config.Registry.
+	Registry *registry.Registry
 }
 
 // OnBroken decides whether a run continues after a defect, a failed retention or media
@@ -254,5 +285,5 @@ func (r *Runner) running(id domain.SessionID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	run := r.sessionLocked(id).run
-	return run != nil && run.journal != nil
+	return run != nil && run.state != nil
 }

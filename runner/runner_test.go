@@ -748,8 +748,8 @@ func TestATurnThatOffersNothingSaysSo(t *testing.T) {
 	t.Parallel()
 	p := start(t, registry.Tools{"echo": echo(&counter{})}, runner.Config{
 		Provider: plays(),
-		Rules: func(domain.AgentID) domain.Rules {
-			return domain.Rules{{Action: "*", Resource: "*", Effect: domain.Deny}}
+		Profile: func(context.Context, *conversation.State) (runner.Profile, error) {
+			return runner.Profile{Rules: domain.RuleSets{{{Action: "*", Resource: "*", Effect: domain.Deny}}}}, nil
 		},
 	})
 	session := p.open("go")

@@ -16,20 +16,17 @@ import (
 // waits for all of them. A failure of one call does not affect the others. It returns
 // true if the run stops, and the joined errors of calls without a recorded end.
 func (c *runState) settle(ctx context.Context, calls []openCall) (stop bool, err error) {
-	c.loops.advance(c.session)
-	ends := make([]domain.Settlement, len(calls))
-	errs := make([]error, len(calls))
-	var group errgroup.Group
-	group.SetLimit(c.config.Parallel)
-	for i, a := range calls {
-		c.journal.track(a)
-		group.Go(func() error {
-			ends[i], errs[i] = c.settleOne(ctx, a)
-			return nil
-		})
+	if err := c.refreshTools(ctx); err != nil {
+		return true, err
 	}
-	_ = group.Wait() // the goroutines keep their own errors
-	if err := errors.Join(errs...); err != nil {
+	c.loops.advance(c.session)
+	c.journal.reserveCalls(c.session)
+	for _, a := range calls {
+		c.journal.track(a)
+	}
+	ends, err := c.settleAll(ctx, calls)
+	c.waitForAdded()
+	if err != nil {
 		return true, err
 	}
 	if ctx.Err() != nil {
@@ -38,16 +35,33 @@ func (c *runState) settle(ctx context.Context, calls []openCall) (stop bool, err
 	return c.stopAfter(ctx, calls, ends)
 }
 
+// settleAll settles tracked calls in parallel, at most Config.Parallel at a time. It
+// returns their ends in order and the joined errors of calls without a recorded end.
+func (c *runState) settleAll(ctx context.Context, calls []openCall) ([]domain.Settlement, error) {
+	ends := make([]domain.Settlement, len(calls))
+	errs := make([]error, len(calls))
+	var group errgroup.Group
+	group.SetLimit(c.config.Parallel)
+	for i, a := range calls {
+		group.Go(func() error {
+			ends[i], errs[i] = c.settleOne(ctx, a)
+			return nil
+		})
+	}
+	_ = group.Wait() // the goroutines keep their own errors
+	return ends, errors.Join(errs...)
+}
+
 // settleOne settles one call through the registry. A call that closes a loop runs only if
 // Config.Looping allows it.
 func (c *runState) settleOne(ctx context.Context, a openCall) (domain.Settlement, error) {
-	inv := domain.Invocation{Session: c.session.Session, Agent: c.session.Agent, Message: a.message, Call: a.ID}
+	inv := domain.Invocation{Session: c.session.Session, Agent: a.agent, Message: a.message, Call: a.ID}
 	if found, ok := c.loops.found[messageCall{a.message, a.ID}]; ok && c.config.Looping != nil {
 		if end, refused, err := c.checkLoop(ctx, inv, a, found); refused || err != nil {
 			return end, err
 		}
 	}
-	return c.config.Registry.Recall(a.offer).Settle(ctx, c.journal, inv, a.ReplyCall.Call)
+	return c.registry().Recall(a.offer).Settle(ctx, c.journal, inv, a.ReplyCall.Call)
 }
 
 // checkLoop records a detected loop and asks Config.Looping whether the call may run.

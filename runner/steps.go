@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
@@ -23,6 +24,13 @@ type runState struct {
 	session *conversation.State
 	journal *sessionJournal
 	loops   *loopDetector
+	// profile is that of profiled, the agent of the next turn.
+	profile  Profile
+	profiled domain.AgentID
+	// alive is the context of the run.
+	alive context.Context
+	// adding is held for reading while added calls are being settled.
+	adding sync.RWMutex
 	// turn is the last turn of this run. Zero: the run has not taken a turn.
 	turn domain.TurnID
 	// halted is the interruption that the run last tried to record. Zero: it has not
@@ -53,7 +61,12 @@ func (c *runState) runSteps(ctx context.Context) error {
 // It returns true if the run may end there. It returns ErrNoProgress if the step
 // appended no event, since plan would then return the same step again and again.
 func (c *runState) advance(ctx context.Context) (idles bool, err error) {
-	next, err := plan(c.session, c.config.Steps)
+	if c.session.Agent != c.profiled {
+		if err := c.loadProfile(ctx); err != nil {
+			return false, err
+		}
+	}
+	next, err := plan(c.session, c.steps())
 	if err != nil || c.isLast(next) {
 		return true, err
 	}
@@ -89,7 +102,9 @@ func (c *runState) take(ctx context.Context, next step) (stop bool, err error) {
 	case refuseCalls:
 		return false, c.recordEnds(ctx, next.calls, func(openCall) domain.Settlement { return domain.DisabledCall() })
 	case dismissAsks:
-		return false, c.dismiss(ctx, next.asks)
+		return false, c.dismiss(ctx)
+	case endAdded:
+		return false, c.recordEnds(ctx, next.calls, abandoned)
 	case settleCalls:
 		return c.settle(ctx, next.calls)
 	case askModel:
@@ -112,7 +127,7 @@ func (c *runState) finishIfIdle(ctx context.Context) (over bool, err error) {
 	if err := c.refresh(ctx); err != nil {
 		return false, err
 	}
-	next, err := plan(c.session, c.config.Steps)
+	next, err := plan(c.session, c.steps())
 	if err != nil {
 		return false, err
 	}

@@ -18,11 +18,17 @@ import (
 // model fails, the turn stays without a reply, and the next run takes a new turn. ask
 // appends nothing if the session has changed since the step was planned.
 func (c *runState) ask(ctx context.Context, last bool) error {
-	turn, event, err := c.offer(ctx, last)
+	if err := c.loadProfile(ctx); err != nil {
+		return err
+	}
+	if err := c.refreshTools(ctx); err != nil {
+		return err
+	}
+	turn, drafts, err := c.offer(ctx, last)
 	if err != nil {
 		return err
 	}
-	offered, ok, err := c.recordTurn(ctx, event)
+	offered, ok, err := c.recordTurn(ctx, drafts)
 	if err != nil || !ok {
 		return err
 	}
@@ -40,10 +46,22 @@ func (c *runState) ask(ctx context.Context, last bool) error {
 	return nil
 }
 
-// recordTurn records a turn, whose request must contain the whole session in the log.
-// If the session has gained events since the step was planned, such as an admitted
-// message, recordTurn records no event and returns false; the run then plans again.
-func (c *runState) recordTurn(ctx context.Context, turn events.TurnMaterialized) (event domain.EventID, ok bool, err error) {
+// refreshTools calls Config.Refresh.
+func (c *runState) refreshTools(ctx context.Context) error {
+	if c.config.Refresh == nil {
+		return nil
+	}
+	if err := c.config.Refresh(ctx); err != nil {
+		return fmt.Errorf("refresh tools: %w", err)
+	}
+	return nil
+}
+
+// recordTurn records a turn, the last of drafts, whose request must contain the whole
+// session in the log. If the session has gained events since the step was planned, such
+// as an admitted message, recordTurn records no event and returns false; the run then
+// plans again.
+func (c *runState) recordTurn(ctx context.Context, drafts []events.Draft) (event domain.EventID, ok bool, err error) {
 	release, err := c.admits.acquire(ctx)
 	if err != nil {
 		return event, false, err
@@ -53,11 +71,11 @@ func (c *runState) recordTurn(ctx context.Context, turn events.TurnMaterialized)
 	if err := c.refresh(ctx); err != nil || c.session.Revision != planned {
 		return event, false, err
 	}
-	recorded, err := c.journal.writer.Append(ctx, c.config.Ledger.Draft(turn, c.session.Last))
+	recorded, err := c.journal.writer.Append(ctx, drafts...)
 	if err != nil {
 		return event, false, fmt.Errorf("record turn: %w", err)
 	}
-	return recorded[0].ID, true, nil
+	return recorded[len(recorded)-1].ID, true, nil
 }
 
 // maxCallID is the maximum length of a call ID in bytes. Each event of the call repeats
@@ -85,32 +103,30 @@ func (c *runState) refuse(ctx context.Context, reply events.ReplyReceived, bad *
 }
 
 // offer materializes the tools of a turn. It returns the turn for the provider and the
-// event that records the turn. It offers no tools if last is set. It does not append
-// the event; the registry may append pending closings first.
-func (c *runState) offer(ctx context.Context, last bool) (Turn, events.TurnMaterialized, error) {
-	mint := c.config.Ledger.Mint()
+// drafts that record it: the texts that the turn names, and the turn as the last. It
+// offers no tools if last is set. It does not append the drafts; the registry may append
+// pending closings first.
+func (c *runState) offer(ctx context.Context, last bool) (Turn, []events.Draft, error) {
+	mint, facts := c.config.Ledger.Mint(), c.facts()
 	turn := Turn{
-		Session: c.session.Session, ID: mint.Turn(), Message: mint.Message(), Agent: c.session.Agent, Model: c.session.Model,
-		Conversation: c.session, Disabled: last,
+		Session: c.session.Session, ID: mint.Turn(), Message: mint.Message(), Agent: facts.Agent, Model: facts.Model,
+		System: c.profile.System, Conversation: c.session, Disabled: last,
 	}
 	event := events.TurnMaterialized{
 		Turn: turn.ID, Message: turn.Message, Agent: turn.Agent, Model: turn.Model, Tools: []domain.Offered{}, Disabled: last,
+		Provider: facts.Provider, Client: facts.Client, Flags: facts.Flags, Rules: facts.Rules.Digest(),
 	}
-	var rules domain.Rules
-	if c.config.Rules != nil {
-		rules = c.config.Rules(turn.Agent)
-		event.Rules = rules.Digest()
+	var described map[domain.Name]string
+	if !last {
+		m, err := c.registry().Materialize(ctx, registry.TurnSpec{ID: turn.ID, Facts: facts})
+		if err != nil {
+			return Turn{}, nil, err
+		}
+		turn.Tools, described = m.Definitions(), m.Described()
+		event.Tools, event.Hidden = append(event.Tools, m.Offer().Tools...), m.Hidden()
 	}
-	if last {
-		return turn, event, nil
-	}
-	m, err := c.config.Registry.Materialize(ctx, registry.TurnSpec{ID: turn.ID, Rules: rules})
-	if err != nil {
-		return Turn{}, events.TurnMaterialized{}, err
-	}
-	turn.Tools = m.Definitions()
-	event.Tools, event.Hidden = append(event.Tools, m.Offer().Tools...), m.Hidden()
-	return turn, event, nil
+	drafts := c.textDrafts(&event, described)
+	return turn, append(drafts, c.config.Ledger.Draft(event, c.session.Last)), nil
 }
 
 // reply asks the provider and assembles its reply. If the reply is unusable, it returns

@@ -46,8 +46,9 @@ func start(t *testing.T, config engine.ProcessConfig) *engine.Process {
 }
 
 // acting returns tools of which "act" asks for permission and then calls do.
-func acting(do func()) func(*permission.Gate) (registry.Tools, error) {
-	return func(gate *permission.Gate) (registry.Tools, error) {
+func acting(do func()) func(*engine.Workspace) (registry.Tools, error) {
+	return func(w *engine.Workspace) (registry.Tools, error) {
+		gate := w.Gate
 		act, err := domain.Make(domain.Spec[struct{ Name string }, string]{
 			Description: "Acts.",
 			Execute: func(ctx context.Context, in struct{ Name string }, call domain.Invocation) (string, error) {
@@ -62,12 +63,12 @@ func acting(do func()) func(*permission.Gate) (registry.Tools, error) {
 	}
 }
 
-func rules(text string) permission.Agents {
+func rules(text string) domain.Rules {
 	parsed, err := permission.ParseRules("test", strings.NewReader(text))
 	if err != nil {
 		panic(err)
 	}
-	return permission.Agents{Rules: map[domain.AgentID]domain.Rules{"build": parsed}}
+	return parsed
 }
 
 func open(t *testing.T, p *engine.Process, location string, config engine.WorkspaceConfig) *engine.Workspace {
@@ -129,8 +130,8 @@ func TestStartEndsWhatADeadProcessLeft(t *testing.T) {
 	p := start(t, engine.ProcessConfig{Ledger: l})
 	var left *vfs.MemFS
 	w := open(t, p, "/w", engine.WorkspaceConfig{
-		Agents: rules("allow * *"),
-		Tools:  acting(func() { left = disk.CrashClone(vfs.CrashCloneCfg{}) }),
+		Rules: rules("allow * *"),
+		Tools: acting(func() { left = disk.CrashClone(vfs.CrashCloneCfg{}) }),
 	})
 	session := prompted(t, l, w)
 	if err := w.Run(t.Context(), session); err != nil {
@@ -148,7 +149,7 @@ func TestStartEndsWhatADeadProcessLeft(t *testing.T) {
 	if len(ended.Processes) != 1 || len(ended.Layers) != 1 || len(ended.Sessions) != 1 {
 		t.Errorf("Recovered = %+v, want one process, one layer and one session", ended)
 	}
-	w = open(t, p, "/w", engine.WorkspaceConfig{Agents: rules("allow * *"), Tools: acting(func() { t.Error("a lost call ran again") })})
+	w = open(t, p, "/w", engine.WorkspaceConfig{Rules: rules("allow * *"), Tools: acting(func() { t.Error("a lost call ran again") })})
 	if got := outcome(t, w, session); got != domain.Lost {
 		t.Errorf("the call ended %v, want %v", got, domain.Lost)
 	}
@@ -170,7 +171,7 @@ func TestRecoveryLeavesALivingProcessAlone(t *testing.T) {
 	l := ledgerOver(eventstest.NewSlice())
 	one := start(t, engine.ProcessConfig{Ledger: l, Lease: time.Hour})
 	running, release := make(chan struct{}), make(chan struct{})
-	w := open(t, one, "/w", engine.WorkspaceConfig{Agents: rules("allow * *"), Tools: acting(func() { close(running); <-release })})
+	w := open(t, one, "/w", engine.WorkspaceConfig{Rules: rules("allow * *"), Tools: acting(func() { close(running); <-release })})
 	session := prompted(t, l, w)
 	ran := make(chan error, 1)
 	go func() { ran <- w.Run(t.Context(), session) }()
@@ -254,7 +255,7 @@ func TestRunEndsWhenTheLeaseIsLost(t *testing.T) {
 	l := ledgerOver(eventstest.NewSlice())
 	p := start(t, engine.ProcessConfig{Ledger: l, Lease: 300 * time.Millisecond})
 	running := make(chan struct{})
-	blocked := func(*permission.Gate) (registry.Tools, error) {
+	blocked := func(*engine.Workspace) (registry.Tools, error) {
 		wait, err := domain.Make(domain.Spec[struct{ Name string }, string]{
 			Description: "Acts.",
 			Execute: func(ctx context.Context, _ struct{ Name string }, _ domain.Invocation) (string, error) {
@@ -265,7 +266,7 @@ func TestRunEndsWhenTheLeaseIsLost(t *testing.T) {
 		})
 		return registry.Tools{"greet": wait}, err
 	}
-	w := open(t, p, "/w", engine.WorkspaceConfig{Agents: rules("allow * *"), Tools: blocked})
+	w := open(t, p, "/w", engine.WorkspaceConfig{Rules: rules("allow * *"), Tools: blocked})
 	session := prompted(t, l, w)
 	ran := make(chan error, 1)
 	go func() { ran <- w.Run(t.Context(), session) }()
@@ -318,7 +319,7 @@ func TestASavedApprovalCountsInItsLocation(t *testing.T) {
 	person := &always{}
 	ask := func(p *engine.Process, location string) {
 		t.Helper()
-		w := open(t, p, location, engine.WorkspaceConfig{Approver: person, Agents: rules("ask * *"), Tools: acting(func() {})})
+		w := open(t, p, location, engine.WorkspaceConfig{Approver: person, Rules: rules("ask * *"), Tools: acting(func() {})})
 		session := prompted(t, l, w)
 		if err := w.Run(t.Context(), session); err != nil {
 			t.Fatalf("Run = %v", err)
@@ -356,9 +357,9 @@ func TestLogNamesThePersonAndTheRulesThatDecided(t *testing.T) {
 	}{{"ask * *", "ada", ""}, {"allow act *", "", "test:1"}} {
 		l := ledgerOver(eventstest.NewSlice())
 		p := start(t, engine.ProcessConfig{Ledger: l})
-		agents := rules(row.rules)
+		configured := rules(row.rules)
 		w := open(t, p, "/w", engine.WorkspaceConfig{
-			Approver: &always{}, Person: "ada", ApprovalLife: time.Hour, Agents: agents, Tools: acting(func() {}),
+			Approver: &always{}, Person: "ada", ApprovalLife: time.Hour, Rules: configured, Tools: acting(func() {}),
 		})
 		session := prompted(t, l, w)
 		if err := w.Run(t.Context(), session); err != nil {
@@ -371,7 +372,7 @@ func TestLogNamesThePersonAndTheRulesThatDecided(t *testing.T) {
 			}
 			switch e := v.Event.(type) {
 			case events.TurnMaterialized:
-				if want := agents.Rules["build"].Digest(); e.Rules != want {
+				if want := configured.Digest(); e.Rules != want {
 					t.Errorf("the turn names the rules %q, want %q", e.Rules, want)
 				}
 			case events.PermissionDecided:
@@ -404,7 +405,7 @@ func TestNobodyIsAskedWithoutAnApprover(t *testing.T) {
 	t.Parallel()
 	l := ledgerOver(eventstest.NewSlice())
 	p := start(t, engine.ProcessConfig{Ledger: l})
-	w := open(t, p, "/w", engine.WorkspaceConfig{Agents: rules("ask * *"), Tools: acting(func() { t.Error("the tool acted") })})
+	w := open(t, p, "/w", engine.WorkspaceConfig{Rules: rules("ask * *"), Tools: acting(func() { t.Error("the tool acted") })})
 	session := prompted(t, l, w)
 	if err := w.Run(t.Context(), session); err != nil {
 		t.Fatalf("Run = %v", err)
@@ -438,7 +439,7 @@ func TestAConfigWithoutARequiredFieldIsRefused(t *testing.T) {
 func TestAFolderInUseIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	config := engine.WorkspaceConfig{Location: dir, Agents: rules("allow * *"), Tools: acting(func() {}), Runner: runner.Config{Provider: model{}}}
+	config := engine.WorkspaceConfig{Location: dir, Rules: rules("allow * *"), Tools: acting(func() {}), Runner: runner.Config{Provider: model{}}}
 	one, err := engine.OpenFolder(t.Context(), dir, "test", config)
 	if err != nil {
 		t.Fatalf("OpenFolder = %v", err)
@@ -472,7 +473,7 @@ func TestAFolderInUseIsRefused(t *testing.T) {
 func TestAFailedOpenClosesTheFolder(t *testing.T) {
 	t.Parallel()
 	dir, broken := t.TempDir(), errors.New("no tools")
-	config := engine.WorkspaceConfig{Location: dir, Tools: func(*permission.Gate) (registry.Tools, error) { return nil, broken }}
+	config := engine.WorkspaceConfig{Location: dir, Tools: func(*engine.Workspace) (registry.Tools, error) { return nil, broken }}
 	if _, err := engine.OpenFolder(t.Context(), dir, "test", config); !errors.Is(err, broken) {
 		t.Fatalf("OpenFolder = %v, want the error of Tools", err)
 	}
@@ -544,7 +545,7 @@ func TestInterruptedStartIsOnRecordAsStopped(t *testing.T) {
 func TestAFolderThatLostItsOutputsIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	large := func(*permission.Gate) (registry.Tools, error) {
+	large := func(*engine.Workspace) (registry.Tools, error) {
 		tool, err := domain.Make(domain.Spec[struct{ Name string }, string]{
 			Description: "Returns a large text.",
 			Execute: func(context.Context, struct{ Name string }, domain.Invocation) (string, error) {
@@ -553,7 +554,7 @@ func TestAFolderThatLostItsOutputsIsRefused(t *testing.T) {
 		})
 		return registry.Tools{"greet": tool}, err
 	}
-	config := engine.WorkspaceConfig{Location: dir, Agents: rules("allow * *"), Tools: large, Runner: runner.Config{Provider: model{}}}
+	config := engine.WorkspaceConfig{Location: dir, Rules: rules("allow * *"), Tools: large, Runner: runner.Config{Provider: model{}}}
 	f, err := engine.OpenFolder(t.Context(), dir, "test", config)
 	if err != nil {
 		t.Fatalf("OpenFolder = %v", err)

@@ -21,7 +21,7 @@ func Example() {
 	allow := domain.Rules{{Action: "*", Resource: "*", Effect: domain.Allow, Source: "example"}}
 	w, err := engine.OpenFolder(ctx, dir, "example", engine.WorkspaceConfig{
 		Location: dir, Tools: tools, Runner: runner.Config{Provider: model{}},
-		Agents: permission.Agents{Rules: map[domain.AgentID]domain.Rules{"build": allow}},
+		Rules: allow,
 	})
 	if err != nil {
 		panic(err)
@@ -39,11 +39,11 @@ func Example() {
 	// <nil>
 }
 
-func tools(gate *permission.Gate) (registry.Tools, error) {
+func tools(w *engine.Workspace) (registry.Tools, error) {
 	greet, err := domain.Make(domain.Spec[struct{ Name string }, string]{
 		Description: "Greets a person.",
 		Execute: func(ctx context.Context, in struct{ Name string }, call domain.Invocation) (string, error) {
-			return "Hello, " + in.Name, gate.Assert(ctx, call, permission.Ask{Action: "greet", Resources: []string{in.Name}})
+			return "Hello, " + in.Name, w.Gate.Assert(ctx, call, permission.Ask{Action: "greet", Resources: []string{in.Name}})
 		},
 	})
 	return registry.Tools{"greet": greet}, err

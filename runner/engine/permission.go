@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -20,6 +21,10 @@ type SavedApproval struct {
 	At      time.Time        `json:"at"`
 }
 
+// approvalAgent is the agent of an approval whose event names no agent. Programs that
+// recorded no agent ran only this one.
+const approvalAgent domain.AgentID = "build"
+
 // SavedApprovals are the saved approvals of all sessions that are not revoked, in the
 // order of the log. Expired approvals are included.
 type SavedApprovals struct {
@@ -27,29 +32,32 @@ type SavedApprovals struct {
 }
 
 // Approvals returns the projection of [SavedApprovals]. An approval is valid only in the
-// location in which it was saved.
+// location in which it was saved, and only for the agent for which it was saved. The agent of
+// an approval or a revocation without an agent is build.
 func Approvals() projections.Projection[*SavedApprovals] {
 	return projections.Projection[*SavedApprovals]{
-		Name: "approvals", Version: 1,
+		Name: "approvals", Version: 2,
 		Init: func() *SavedApprovals { return &SavedApprovals{} },
 		Apply: func(s *SavedApprovals, v events.Envelope) *SavedApprovals {
 			switch e := v.Event.(type) {
 			case events.ApprovalSaved:
-				s.revoke(e.Location, e.Action, e.Resource)
+				e.Agent = cmp.Or(e.Agent, approvalAgent)
+				s.revoke(events.ApprovalRevoked{Agent: e.Agent, Location: e.Location, Action: e.Action, Resource: e.Resource})
 				s.Saved = append(s.Saved, SavedApproval{e, v.Correlation, v.Time})
 			case events.ApprovalRevoked:
-				s.revoke(e.Location, e.Action, e.Resource)
+				e.Agent = cmp.Or(e.Agent, approvalAgent)
+				s.revoke(e)
 			}
 			return s
 		},
 	}
 }
 
-// revoke removes the approval with this location, action and resource.
-func (s *SavedApprovals) revoke(location, action, resource string) {
+// revoke removes the approval with the agent, location, action and resource of e.
+func (s *SavedApprovals) revoke(e events.ApprovalRevoked) {
 	kept := s.Saved[:0]
 	for _, a := range s.Saved {
-		if a.Location != location || a.Action != action || a.Resource != resource {
+		if a.Agent != e.Agent || a.Location != e.Location || a.Action != e.Action || a.Resource != e.Resource {
 			kept = append(kept, a)
 		}
 	}
@@ -62,7 +70,8 @@ func (s *SavedApprovals) forLocation(location string) *permission.Approvals {
 	for _, a := range s.Saved {
 		if a.Location == location {
 			set.Add(permission.Approval{
-				Permission: a.Permission, Session: a.Session, Action: a.Action, Resource: a.Resource, At: a.At, Expires: a.Expires, Person: a.Person,
+				Permission: a.Permission, Session: a.Session, Agent: a.Agent, Action: a.Action, Resource: a.Resource,
+				At: a.At, Expires: a.Expires, Person: a.Person,
 			})
 		}
 	}
@@ -95,8 +104,26 @@ func (r *permissionRecorder) Decided(ctx context.Context, d permission.Decision)
 // Saved records an approval for later requests, in the session in which it was given.
 func (r *permissionRecorder) Saved(ctx context.Context, a permission.Approval) error {
 	return r.workspace.Runner.Note(ctx, domain.Invocation{Session: a.Session}, events.ApprovalSaved{
-		Permission: a.Permission, Location: r.location, Action: a.Action, Resource: a.Resource, Expires: a.Expires, Person: a.Person,
+		Permission: a.Permission, Agent: a.Agent, Location: r.location, Action: a.Action, Resource: a.Resource, Expires: a.Expires, Person: a.Person,
 	})
+}
+
+// QuestionAsked records the questions of a call.
+func (r *permissionRecorder) QuestionAsked(ctx context.Context, q permission.QuestionRequest) error {
+	return r.workspace.Runner.Note(ctx, q.Invocation, events.QuestionAsked{
+		Question: q.ID, Message: q.Invocation.Message, Call: q.Invocation.Call, Agent: q.Invocation.Agent, Questions: q.Questions,
+	})
+}
+
+// QuestionAnswered records the answers to the questions of a call, or their dismissal.
+func (r *permissionRecorder) QuestionAnswered(ctx context.Context, q permission.QuestionResult) error {
+	e := events.QuestionAnswered{
+		Question: q.ID, Dismissed: q.Dismissed, Feedback: q.Feedback, By: events.Decider(q.By.String()), WaitedMS: q.Waited.Milliseconds(), Person: q.Person,
+	}
+	for _, chosen := range q.Answers {
+		e.Answers = append(e.Answers, events.AnsweredQuestion{Chosen: append([]string{}, chosen...)})
+	}
+	return r.workspace.Runner.Note(ctx, q.Invocation, e)
 }
 
 // Revoke records in the stream of this process that a person revoked approvals for a
@@ -104,7 +131,7 @@ func (r *permissionRecorder) Saved(ctx context.Context, a permission.Approval) e
 // at the first error of the store; the approvals before that one are revoked.
 func (p *Process) Revoke(ctx context.Context, revoked []SavedApproval, person, reason string) error {
 	for _, a := range revoked {
-		e := events.ApprovalRevoked{Location: a.Location, Action: a.Action, Resource: a.Resource, Person: person, Reason: reason}
+		e := events.ApprovalRevoked{Agent: a.Agent, Location: a.Location, Action: a.Action, Resource: a.Resource, Person: person, Reason: reason}
 		if err := p.record(ctx, e); err != nil {
 			return fmt.Errorf("revoke the approval of %s %s: %w", a.Action, a.Resource, err)
 		}
@@ -112,7 +139,7 @@ func (p *Process) Revoke(ctx context.Context, revoked []SavedApproval, person, r
 		set := p.mu.approvals[a.Location]
 		p.mu.Unlock()
 		if set != nil {
-			set.Revoke(a.Action, a.Resource)
+			set.Revoke(a.Agent, a.Action, a.Resource)
 		}
 	}
 	return nil

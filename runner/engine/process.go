@@ -17,6 +17,7 @@ import (
 	"github.com/settlement-ledger/ledger/projections/catalog"
 	"github.com/settlement-ledger/ledger/registry"
 	"github.com/settlement-ledger/ledger/runner"
+	"github.com/settlement-ledger/ledger/runner/plugins"
 )
 
 // A ProcessConfig describes a process and the ledger it works in. Ledger and
@@ -68,9 +69,16 @@ type Process struct {
 	lease     *runner.Lease  // nil: the store is held alone
 	layers    *registry.Layers
 	recovered RecoveryResult
-	mu        struct {
+	// opening is held while the application layer is opened. It is acquired before mu.
+	opening sync.Mutex
+	// application is the application layer. Nil: there are no plugins for it. The lock
+	// opening guards it.
+	application *registry.Layer
+	mu          struct {
 		sync.Mutex
-		approvals map[string]*permission.Approvals // by location
+		approvals  map[string]*permission.Approvals // by location
+		hosts      []*plugins.Host                  // in order of creation
+		workspaces []*Workspace                     // in order of opening
 	}
 }
 
@@ -163,7 +171,7 @@ func (p *Process) record(ctx context.Context, e events.Event) error {
 	return err
 }
 
-// Close waits up to registry.DefaultGrace for running tools, closes the open layers,
+// Close waits up to registry.DefaultGrace for running tools, closes plugins and layers,
 // stops renewing the lease, and records that the process stopped. Close takes all of
 // these steps even if ctx has ended or a step fails, and joins the errors. It does not
 // close the store.
@@ -171,6 +179,9 @@ func (p *Process) Close(ctx context.Context) error {
 	errs := []error{p.waitForTools(ctx)}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), registry.DefaultGrace)
 	defer cancel()
+	for _, h := range slices.Backward(p.hosts()) {
+		errs = append(errs, h.Close(ctx))
+	}
 	errs = append(errs, p.layers.Close(ctx))
 	if p.lease != nil {
 		p.lease.Close()

@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/settlement-ledger/ledger/builtins/permission"
@@ -12,6 +14,7 @@ import (
 	"github.com/settlement-ledger/ledger/projections/conversation"
 	"github.com/settlement-ledger/ledger/registry"
 	"github.com/settlement-ledger/ledger/runner"
+	"github.com/settlement-ledger/ledger/runner/plugins"
 )
 
 // A WorkspaceConfig describes where sessions run, with which tools, under which
@@ -20,26 +23,52 @@ type WorkspaceConfig struct {
 	// Location names the place, such as the absolute path of a directory. An
 	// approval that a person saved counts in the location in which it was given.
 	Location string
-	// Agents are the permission rules of each agent. An agent without rules is
-	// asked about everything.
-	Agents permission.Agents
+	// Rules are the configured permission rules. They bind every agent. Nil: there are
+	// none, so a request is asked about, unless an agent has rules.
+	Rules domain.Rules
+	// Agents returns the profile of an agent, or an error for an unknown one. The rules of
+	// the profile bind the agent and the subsessions below it, besides the configured
+	// ones. Nil: every name is an agent without a profile.
+	Agents func(domain.AgentID) (runner.Profile, error)
+	// TaskDepth is the maximum depth of subsessions. Zero: DefaultTaskDepth. A negative
+	// number allows no subsession.
+	TaskDepth int
 	// Approver decides the requests that the rules leave open. Nil: permission.Headless,
 	// which rejects them.
 	Approver permission.Approver
+	// Questioner answers the questions of tools to a person. Nil: permission.Headless,
+	// which dismisses them.
+	Questioner permission.Questioner
 	// Person names the person behind the Approver, such as a user of the operating
 	// system. It is recorded with the decisions of that person. It may be empty.
 	Person string
 	// ApprovalLife is the lifetime of an approval that a person saves in this workspace.
 	// Zero: the approval is valid until it is revoked.
 	ApprovalLife time.Duration
-	// Tools returns the tools of the location. They ask the gate for permission.
-	// Nil: there are none, until the caller registers some in Workspace.Layer.
-	Tools func(*permission.Gate) (registry.Tools, error)
+	// Tools returns the tools of the location. They ask the Gate of the workspace for
+	// permission, and reach the session of a call by its methods. Nil: there are none,
+	// until the caller registers some in Workspace.Layer.
+	Tools func(*Workspace) (registry.Tools, error)
+	// ApplicationPlugins are installed in the layer that all locations of the process
+	// share, once for each process: those of the first workspace count. Plugins are
+	// installed in the layer of the location, and SessionPlugins returns those of the
+	// layer of one session. A session shares its layer with its subsessions. Each may be
+	// nil.
+	ApplicationPlugins []plugins.Plugin
+	Plugins            []plugins.Plugin
+	SessionPlugins     func() []plugins.Plugin
+	// PluginSettings are the settings of each plugin by its name.
+	PluginSettings map[string]json.RawMessage
+	// Environment is the environment that the plugins of the location get, as KEY=VALUE.
+	// They may come with a project, so it should have no secrets. UserEnvironment is that
+	// of the plugins of the application and of sessions, which the user chose.
+	Environment     []string
+	UserEnvironment []string
 	// Registry configures the settlement of calls. If its Outputs are nil, the workspace
 	// uses those of the process.
 	Registry registry.Config
 	// Runner configures how sessions are run. Open sets its Ledger, Registry,
-	// Rules, Looping, Allowances and Elsewhere.
+	// Profile, Refresh, Looping, Allowances and Elsewhere.
 	Runner runner.Config
 }
 
@@ -48,14 +77,24 @@ type WorkspaceConfig struct {
 type Workspace struct {
 	Process  *Process
 	Layer    *registry.Layer    // of the location; more scopes may be opened in it
-	Registry *registry.Registry // over Layer
+	Registry *registry.Registry // over the application layer, if there is one, and Layer
 	Runner   *runner.Runner     // opens, prompts and runs sessions
 	Gate     *permission.Gate   // asked by the tools
+
+	config WorkspaceConfig
+	// layers are those of Registry, in rising precedence.
+	layers []*registry.Layer
+	mu     struct {
+		sync.Mutex
+		// sessions has the sessions that have run in this workspace.
+		sessions map[domain.SessionID]*boundSession
+	}
 }
 
-// Open opens a location layer, registers its tools and returns the workspace. A process
-// may open several. Process.Close closes the layer. Open returns an ErrBadConfig, the
-// error of config.Tools, or that of the store.
+// Open opens a location layer, registers its tools, installs its plugins and returns the
+// workspace. A process may open several. Process.Close closes the layer. Open returns an
+// ErrBadConfig, the error of config.Tools, or that of the store. A plugin that cannot be
+// installed is recorded as a refusal and is no error.
 func (p *Process) Open(ctx context.Context, config WorkspaceConfig) (*Workspace, error) {
 	w, err := p.open(ctx, config)
 	if err != nil {
@@ -75,43 +114,44 @@ func (p *Process) open(ctx context.Context, config WorkspaceConfig) (*Workspace,
 	if config.Registry.Outputs == nil {
 		config.Registry.Outputs = p.config.Outputs
 	}
-	w := &Workspace{Process: p}
-	recorder := &permissionRecorder{workspace: w, location: config.Location}
+	if config.TaskDepth == 0 {
+		config.TaskDepth = DefaultTaskDepth
+	}
+	w := &Workspace{Process: p, config: config}
+	w.mu.sessions = map[domain.SessionID]*boundSession{}
 	saved, err := projections.Current(ctx, Approvals(), p.config.Ledger, p.config.Checkpoints)
 	if err != nil {
 		return nil, err
 	}
 	allowances := new(permission.Allowances)
 	w.Gate, err = permission.NewGate(permission.Config{
-		Rules: config.Agents.Of, Approver: config.Approver, Recorder: recorder, Mint: p.config.Ledger.Mint(), Now: p.config.Ledger.Now,
+		Rules: w.rulesOf, Approver: config.Approver, Questioner: config.Questioner, Recorder: &permissionRecorder{workspace: w, location: config.Location},
+		Mint: p.config.Ledger.Mint(), Now: p.config.Ledger.Now,
 		Approvals: p.approvalsAt(config.Location, saved), ApprovalLifetime: config.ApprovalLife, Person: config.Person, Allowances: allowances,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if w.Layer, err = p.layers.Location(ctx, config.Location); err != nil {
+	if err := w.openLayers(ctx); err != nil {
 		return nil, err
 	}
-	if err := w.register(ctx, config.Tools); err != nil {
+	if w.Registry, err = p.layers.Registry(config.Registry, w.layers...); err != nil {
 		return nil, err
 	}
-	if w.Registry, err = p.layers.Registry(config.Registry, w.Layer); err != nil {
-		return nil, err
-	}
-	config.Runner.Ledger, config.Runner.Registry = p.config.Ledger, w.Registry
-	config.Runner.Rules, config.Runner.Looping, config.Runner.Elsewhere = config.Agents.Of, w.looping, p.otherOwner
-	config.Runner.Allowances = allowances
-	w.Runner = runner.New(config.Runner)
+	run := config.Runner
+	run.Ledger, run.Registry, run.Allowances = p.config.Ledger, w.Registry, allowances
+	run.Profile, run.Refresh, run.Looping, run.Elsewhere = w.profile, w.refresh, w.looping, p.otherOwner
+	w.Runner = runner.New(run)
 	return w, nil
 }
 
-// register calls tools with the gate of the workspace, and registers the returned tools
-// in the layer of the workspace.
-func (w *Workspace) register(ctx context.Context, tools func(*permission.Gate) (registry.Tools, error)) error {
-	if tools == nil {
+// register calls config.Tools and registers the returned tools in the layer of the
+// workspace.
+func (w *Workspace) register(ctx context.Context) error {
+	if w.config.Tools == nil {
 		return nil
 	}
-	made, err := tools(w.Gate)
+	made, err := w.config.Tools(w)
 	if err != nil {
 		return err
 	}

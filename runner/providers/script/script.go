@@ -17,19 +17,25 @@ import (
 	"github.com/settlement-ledger/ledger/runner"
 )
 
-// The errors of this package. Callers match them with errors.Is. Parse returns
-// ErrNotATIF and Reply yields ErrExhausted.
+// The errors of this package. Callers match them with errors.Is. Parse and Load return
+// ErrNotATIF. Reply yields ErrExhausted and ErrNoSubsession.
 var (
-	ErrNotATIF   = errors.New("not a trajectory of ATIF 1.x")
-	ErrExhausted = errors.New("the trajectory has no further reply")
+	ErrNotATIF      = errors.New("not a trajectory of ATIF 1.x")
+	ErrExhausted    = errors.New("the trajectory has no further reply")
+	ErrNoSubsession = errors.New("the trajectory has no subsession for this call")
 )
 
 // A Script is a recorded trajectory whose replies are replayed in place of a model.
-// [Parse] makes it. It is immutable and safe for concurrent use.
+// [Parse] and [Load] make it. It is safe for concurrent use.
 type Script struct {
 	model           string   // model of the trajectory; may be empty
 	replies         []reply  // in the order of the document
 	trailingPrompts []string // prompts after the last reply
+	// subsessions has the trajectory of the subsession that each call starts.
+	subsessions map[domain.CallID]*Script
+	// running has the trajectory of each session that asked for a reply. The trajectories
+	// of one document share it.
+	running *runningSessions
 }
 
 // A reply is one message of the agent with the prompts that precede it.
@@ -48,6 +54,8 @@ type atifDocument struct {
 		Model string `json:"model_name"`
 	} `json:"agent"`
 	Steps []stepWire `json:"steps"`
+	// Subagents are the trajectories of subsessions, by trajectory_id or session_id.
+	Subagents []json.RawMessage `json:"subagent_trajectories"`
 }
 
 // A stepWire is the JSON form of a step: a message of the user, the agent or the system.
@@ -56,6 +64,11 @@ type stepWire struct {
 	Message json.RawMessage `json:"message"`
 	Model   string          `json:"model_name"`
 	Calls   []toolCallWire  `json:"tool_calls"`
+	// Observation has the results of the calls. Only the references to the trajectories
+	// of subsessions are read.
+	Observation struct {
+		Results []resultWire `json:"results"`
+	} `json:"observation"`
 }
 
 // A toolCallWire is the JSON form of a call in a step of the agent. A nil ID or Name is
@@ -78,10 +91,11 @@ var schemaPattern = regexp.MustCompile(`^ATIF-v1\.[0-9]+$`)
 // step. The text of the error lists all faulty steps with their numbers; for invalid
 // JSON it has the line. An error of r is wrapped.
 func Parse(name string, r io.Reader) (*Script, error) {
-	data, err := io.ReadAll(r)
-	if err != nil {
-		return nil, fmt.Errorf("read trajectory %s: %w", name, err)
-	}
+	return documentParser{}.read(name, r)
+}
+
+// parse parses one document. Error texts quote name.
+func (p documentParser) parse(name string, data []byte) (*Script, error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	var d atifDocument
 	if err := json.Unmarshal(data, &d); err != nil {
@@ -96,6 +110,9 @@ func Parse(name string, r io.Reader) (*Script, error) {
 	}
 	if len(s.replies) == 0 {
 		return nil, fmt.Errorf("read trajectory %s: %w: no step has the source agent", name, ErrNotATIF)
+	}
+	if err := p.addSubsessions(s, name, d); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
@@ -245,35 +262,55 @@ func CountReplies(c *conversation.State) int {
 	return n
 }
 
+// NextModel implements runner.ModelNamer: the model of the step that is replayed next, or
+// else the model of the trajectory.
+func (s *Script) NextModel(c *conversation.State) (provider, model string) {
+	own, err := s.of(c)
+	if err != nil {
+		return "script", ""
+	}
+	if n := CountReplies(c); n < len(own.replies) {
+		model = own.replies[n].model
+	}
+	return "script", cmp.Or(model, own.model)
+}
+
 // Reply implements runner.Provider. It yields the text of the next reply, if the text
 // is not empty, then each call, and a FinishPart at the end. The index of the reply is
 // the number of replies in turn.Conversation. Reply yields ErrExhausted if the
-// trajectory has no reply of that index. If ctx has ended before the first part, Reply
-// yields the cause.
+// trajectory has no reply of that index, and ErrNoSubsession for a subsession without a
+// trajectory. If ctx has ended before the first part, Reply yields the cause.
 func (s *Script) Reply(ctx context.Context, turn runner.Turn) iter.Seq2[runner.Part, error] {
 	return func(yield func(runner.Part, error) bool) {
+		own, err := s.of(turn.Conversation)
 		n := CountReplies(turn.Conversation)
-		if ctx.Err() != nil {
-			yield(nil, context.Cause(ctx))
+		switch {
+		case ctx.Err() != nil:
+			err = context.Cause(ctx)
+		case err == nil && n >= len(own.replies):
+			err = fmt.Errorf("replay reply %d of %d: %w", n+1, len(own.replies), ErrExhausted)
+		}
+		if err != nil {
+			yield(nil, err)
 			return
 		}
-		if n >= len(s.replies) {
-			yield(nil, fmt.Errorf("replay reply %d of %d: %w", n+1, len(s.replies), ErrExhausted))
-			return
-		}
-		r := s.replies[n]
-		if r.text != "" && !yield(runner.TextPart(r.text), nil) {
-			return
-		}
-		for _, c := range r.calls {
-			if !yield(runner.CallPart(c), nil) {
-				return
-			}
-		}
-		finish := runner.FinishPart{Reason: "stop", Model: r.model}
-		if len(r.calls) > 0 {
-			finish.Reason = "tool_calls"
-		}
-		yield(finish, nil)
+		own.replies[n].yield(yield)
 	}
+}
+
+// yield passes the parts of the reply to the runner until yield returns false.
+func (r reply) yield(yield func(runner.Part, error) bool) {
+	if r.text != "" && !yield(runner.TextPart(r.text), nil) {
+		return
+	}
+	for _, c := range r.calls {
+		if !yield(runner.CallPart(c), nil) {
+			return
+		}
+	}
+	finish := runner.FinishPart{Reason: "stop", Model: r.model}
+	if len(r.calls) > 0 {
+		finish.Reason = "tool_calls"
+	}
+	yield(finish, nil)
 }
