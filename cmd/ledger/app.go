@@ -198,7 +198,7 @@ func (a *app) root() *cobra.Command {
 		must(root.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)))
 	}
 	root.AddCommand(a.runCommands()...)
-	root.AddCommand(a.sessionCommand(), a.turnCommand(), a.callCommand(), a.approvalCommand(), a.outputCommand(), a.registryCommand(),
+	root.AddCommand(a.sessionCommand(), a.turnCommand(), a.callCommand(), a.approvalCommand(), a.agentCommand(), a.outputCommand(), a.registryCommand(),
 		a.eventCommand(), a.verifyCommand(), a.importCommand(), a.storeCommand(), a.publishCommand(), a.consumerCommand(),
 		a.serveCommand(), a.doctorCommand(), a.versionCommand())
 	return root

@@ -24,10 +24,10 @@ func (a *app) approvalCommand() *cobra.Command {
 func (a *app) approvalList() *cobra.Command {
 	var filter views.ApprovalFilter
 	cmd := &cobra.Command{
-		Use: "ls", Short: "List the approvals in effect: action, resources, location, time, person",
+		Use: "ls", Short: "List the approvals in effect: agent, action, resources, location, time, person",
 		Long: `List the approvals that are not revoked. A person saves an approval by answering a
-permission question with "always". It applies to every session in the location
-where it was saved. A rule that denies overrides every approval.`,
+permission question with "always". It applies to every session of the same agent in
+the location where it was saved. A rule that denies overrides every approval.`,
 		Example: "  ledger approval ls\n  ledger approval ls --location .\n  ledger approval ls --all -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -59,7 +59,7 @@ func openTerminal() (master, device *os.File, err error) {
 // typeAnswers types one answer at each prompt until every process has closed the
 // terminal, and returns the text that the terminal showed.
 func typeAnswers(master *os.File, answers []string) string {
-	const prompt = "r and why: "
+	const prompt = " and why: "
 	var shown strings.Builder
 	b := make([]byte, 4096)
 	for typed := 0; ; {

@@ -56,15 +56,26 @@ var importRules = map[string]importRule{
 	"registry/registrytest":        {[]string{"domain", "domain/lawtest", "events", "events/eventstest", "projections", "projections/calls", "registry"}, nil},
 	"registry/outputs":             {[]string{"domain", "events/pebblefiles"}, []string{"github.com/cockroachdb/pebble/v2"}},
 	"registry/outputs/remote":      {[]string{"domain", "events", "registry/outputs"}, []string{"github.com/cenkalti/backoff/v5"}},
-	"builtins":                     {[]string{"domain", "builtins/permission", "builtins/process", "builtins/shellcommand", "builtins/workspace"}, builtinsUse},
+	"builtins":                     {[]string{"domain", "builtins/filesearch", "builtins/media", "builtins/patch", "builtins/permission", "builtins/process", "builtins/shellcommand", "builtins/workspace"}, []string{"github.com/aymanbagabas/go-udiff"}},
+	"builtins/filesearch":          {[]string{"builtins/workspace"}, []string{"github.com/bmatcuk/doublestar/v4", "github.com/git-pkgs/gitignore"}},
+	"builtins/media":               {[]string{"domain"}, []string{"golang.org/x/image"}},
+	"builtins/patch":               {nil, nil},
+	"builtins/frontmatter":         {nil, []string{"go.yaml.in/yaml/v3"}},
+	"builtins/lsp":                 {[]string{"domain", "builtins/permission", "builtins/process", "builtins/shellcommand", "builtins/workspace"}, []string{"github.com/sourcegraph/jsonrpc2"}},
 	"builtins/permission":          {[]string{"domain"}, []string{"golang.org/x/sys"}},
 	"builtins/process":             {nil, []string{"golang.org/x/sys"}},
+	"builtins/sessiontools":        {[]string{"domain", "builtins/permission"}, nil},
 	"builtins/shellcommand":        {nil, []string{"mvdan.cc/sh/v3"}},
+	"builtins/skills":              {[]string{"domain", "builtins/frontmatter", "builtins/permission"}, nil},
+	"builtins/web":                 {[]string{"domain", "builtins/permission"}, []string{"github.com/JohannesKaufmann/html-to-markdown/v2", "golang.org/x/net"}},
 	"builtins/workspace":           {nil, []string{"golang.org/x/sys"}},
 	"runner":                       {[]string{"domain", "events", "projections", "projections/calls", "projections/catalog", "projections/conversation", "registry"}, []string{"golang.org/x/sync"}},
+	"runner/plugins":               {[]string{"domain", "registry", "builtins/permission", "builtins/process"}, nil},
+	"runner/agents":                {[]string{"domain", "builtins/frontmatter", "builtins/permission"}, nil},
+	"runner/plugins/toolfiles":     {[]string{"domain", "builtins", "builtins/permission", "builtins/process", "runner/plugins"}, []string{"github.com/go-json-experiment/json"}},
 	"runner/engine": {[]string{
 		"domain", "events", "events/embedded", "events/embedded/storedir", "projections", "projections/calls", "projections/catalog", "projections/conversation",
-		"registry", "registry/outputs", "builtins/permission", "runner",
+		"registry", "registry/outputs", "builtins/permission", "builtins/sessiontools", "runner", "runner/plugins",
 	}, nil},
 	"runner/engine/shared": {[]string{
 		"domain", "events", "events/embedded", "events/embedded/backup", "events/embedded/storedir", "events/eventstoredb", "events/eventstoredb/server",
@@ -93,11 +104,11 @@ var importRules = map[string]importRule{
 	}, []string{"github.com/prometheus/client_golang"}},
 	"cmd/ledger/sessions": {[]string{
 		"domain", "events", "projections", "projections/conversation", "registry", "registry/outputs", "registry/outputs/remote",
-		"builtins", "builtins/permission", "builtins/workspace", "runner", "runner/engine", "runner/providers/script",
+		"builtins", "builtins/lsp", "builtins/permission", "builtins/sessiontools", "builtins/skills", "builtins/web", "builtins/workspace", "runner", "runner/agents", "runner/engine", "runner/plugins", "runner/plugins/toolfiles", "runner/providers/script",
 		"cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
 	}, []string{"github.com/charmbracelet/x"}},
 	"cmd/ledger/demo": {[]string{
-		"domain", "events", "projections/calls", "registry", "builtins/permission", "runner", "runner/providers/script",
+		"domain", "events", "projections/calls", "registry", "builtins/permission", "runner", "runner/agents", "runner/providers/script",
 		"cmd/ledger/render", "cmd/ledger/sessions", "cmd/ledger/stores", "cmd/ledger/verify",
 	}, []string{"golang.org/x/sys"}},
 	"cmd/ledger/importer":   {[]string{"domain", "events/transcripts", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores"}, nil},
@@ -120,7 +131,7 @@ var importRules = map[string]importRule{
 		"domain", "events", "projections/calls", "projections/catalog", "projections/staleness", "runner/engine", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
 	}, []string{"github.com/spf13/cobra"}},
 	"cmd/ledger/views": {[]string{
-		"domain", "events", "projections/calls", "projections/catalog", "projections/staleness", "registry/outputs/remote", "runner/engine", "cmd/ledger/fault", "cmd/ledger/query", "cmd/ledger/render", "cmd/ledger/stores",
+		"domain", "events", "projections/calls", "projections/catalog", "projections/staleness", "registry/outputs/remote", "runner/agents", "runner/engine", "cmd/ledger/fault", "cmd/ledger/query", "cmd/ledger/render", "cmd/ledger/stores",
 	}, []string{"github.com/charmbracelet/x", "github.com/go-json-experiment/json"}},
 	"cmd/ledger":                    {[]string{"*"}, []string{"github.com/spf13/cobra", "github.com/charmbracelet/x", "github.com/go-json-experiment/json", "golang.org/x/term"}},
 	"projections/publish":           {[]string{"domain", "events", "projections"}, []string{"github.com/ThreeDotsLabs/watermill", "github.com/BurntSushi/toml", "github.com/cenkalti/backoff/v5", "golang.org/x/sync"}},
@@ -140,12 +151,6 @@ var importRules = map[string]importRule{
 	"events/eventstoredb/server/auth":   {[]string{"events/eventstoredb/server/conns"}, []string{"golang.org/x/crypto/bcrypt"}},
 	"events/eventstoredb/server/conns":  {nil, nil},
 	"events/eventstoredb/server/groups": {[]string{"domain", "events"}, nil},
-}
-
-// builtinsUse lists the third-party modules of package builtins.
-var builtinsUse = []string{
-	"github.com/aymanbagabas/go-udiff", "github.com/bmatcuk/doublestar/v4", "github.com/git-pkgs/gitignore",
-	"golang.org/x/image",
 }
 
 // A listedPackage is one package in the JSON output of go list.

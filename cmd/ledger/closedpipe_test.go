@@ -49,6 +49,8 @@ func unreadPipe(t *testing.T) *os.File {
 // results. runUnread replaces STORE by the folder of a seeded store and DIR by a new
 // folder.
 var pipeCases = map[string][][]string{
+	"agent ls":                      {{}},
+	"agent show":                    {{"build"}},
 	"approval ls":                   {{}},
 	"approval revoke":               nil, // prints no result without an approval; the long counts try its errors
 	"call ls":                       {{}},

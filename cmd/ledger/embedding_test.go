@@ -34,11 +34,11 @@ func (oneCall) Reply(_ context.Context, turn runner.Turn) iter.Seq2[runner.Part,
 func TestVerifyAcceptsTheLogOfAnEmbeddingProgram(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")
-	tools := func(gate *permission.Gate) (registry.Tools, error) {
+	tools := func(w *engine.Workspace) (registry.Tools, error) {
 		large, err := domain.Make(domain.Spec[struct{}, string]{
 			Description: "Returns a large text.",
 			Execute: func(ctx context.Context, _ struct{}, call domain.Invocation) (string, error) {
-				if err := gate.Assert(ctx, call, permission.Ask{Action: "large", Resources: []string{"text"}}); err != nil {
+				if err := w.Gate.Assert(ctx, call, permission.Ask{Action: "large", Resources: []string{"text"}}); err != nil {
 					return "", err
 				}
 				return strings.Repeat("a line\n", 10_000), nil
@@ -48,7 +48,7 @@ func TestVerifyAcceptsTheLogOfAnEmbeddingProgram(t *testing.T) {
 	}
 	f, err := engine.OpenFolder(t.Context(), dir, "test", engine.WorkspaceConfig{
 		Location: dir, Tools: tools, Runner: runner.Config{Provider: oneCall{}},
-		Agents: permission.Agents{Rules: map[domain.AgentID]domain.Rules{"build": {{Action: "*", Resource: "*", Effect: domain.Allow, Source: "test"}}}},
+		Rules: domain.Rules{{Action: "*", Resource: "*", Effect: domain.Allow, Source: "test"}},
 	})
 	if err != nil {
 		t.Fatalf("OpenFolder = %v", err)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/settlement-ledger/ledger/builtins/process"
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
@@ -32,10 +33,10 @@ func start() int {
 // domain.Interruption as its cause. The returned function unregisters the signals and
 // joins the goroutine that receives them.
 //
-// A second SIGINT or SIGTERM exits the process. A SIGHUP, which reports a closed
-// terminal, only cancels the context, however often it arrives. SIGPIPE is ignored,
-// because a network peer can cause it; render.NewPrinter reports a write to an output
-// without a reader as an error.
+// A second SIGINT or SIGTERM kills the running commands of tools and exits the process. A
+// SIGHUP, which reports a closed terminal, only cancels the context, however often it
+// arrives. SIGPIPE is ignored, because a network peer can cause it; render.NewPrinter
+// reports a write to an output without a reader as an error.
 func interruptible(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals, done := make(chan os.Signal, 2), make(chan struct{})
@@ -50,6 +51,7 @@ func interruptible(parent context.Context) (context.Context, func()) {
 				cancel(interruptionBy(s))
 				request := s == os.Interrupt || s == syscall.SIGTERM
 				if request && asked {
+					process.KillAll()
 					os.Exit(fault.ExitInterrupted)
 				}
 				asked = asked || request

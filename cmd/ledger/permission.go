@@ -37,15 +37,14 @@ func loadRules(path string) (domain.Rules, error) {
 	return rules, nil
 }
 
-// approver returns the approver for requests that the rules leave undecided: the
-// person at the terminal, or permission.Headless where the input is not a terminal
-// or the results are JSON. For a terminal it starts a goroutine that reads the input
-// until the process exits, and redirects a.Err so that other lines do not garble an
-// open prompt.
-func (a *app) approver(ctx context.Context) permission.Approver {
+// terminal returns the terminal at which a person decides requests that the rules leave
+// undecided and answers questions. It returns nil where the input is not a terminal or the
+// results are JSON. For a terminal it starts a goroutine that reads the input until the
+// process exits, and redirects a.Err so that other lines do not garble an open prompt.
+func (a *app) terminal(ctx context.Context) *permission.Terminal {
 	in, ok := a.in.(*os.File)
 	if !ok || !render.IsTerminal(in) || a.Format != render.AsTable {
-		return permission.Headless{}
+		return nil
 	}
 	t := permission.NewTerminal(in, a.Err)
 	a.Err = t.Background()

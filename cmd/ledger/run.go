@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/settlement-ledger/ledger/builtins"
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/query"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/sessions"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/cmd/ledger/views"
@@ -22,6 +24,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
 	"github.com/settlement-ledger/ledger/runner"
+	"github.com/settlement-ledger/ledger/runner/agents"
+	"github.com/settlement-ledger/ledger/runner/engine"
 	"github.com/settlement-ledger/ledger/runner/providers/script"
 )
 
@@ -30,7 +34,7 @@ import (
 func (a *app) launcher() *sessions.Launcher {
 	return &sessions.Launcher{
 		Printer: a.Printer, Opener: a.Opener, Version: version(), Lease: a.lease,
-		Approver: a.approver, Person: osUser(), InputSummary: views.MainField,
+		Terminal: a.terminal, Person: osUser(), InputSummary: views.MainField,
 	}
 }
 
@@ -48,9 +52,9 @@ type runFlags struct {
 }
 
 // ready checks the values of the flags and reads the files that they name. It sets the
-// fields of f.Setup, on which the session runs. It returns the trajectory, which is also
-// f.Provider.
-func (f *runFlags) ready() (replies *script.Script, err error) {
+// fields of f.Setup, on which the session runs, except Agents. It returns the trajectory,
+// which is also f.Provider.
+func (f *runFlags) ready(a *app) (replies *script.Script, err error) {
 	if f.ApprovalLife < 0 {
 		return nil, fault.Usage("--approval-life is %v: give how long an approval counts, or 0 for one without an end", f.ApprovalLife)
 	}
@@ -60,6 +64,13 @@ func (f *runFlags) ready() (replies *script.Script, err error) {
 	if info, err := os.Stat(f.Workspace); err != nil || !info.IsDir() {
 		return nil, fault.WithHint(fmt.Errorf("--workspace: %s is not a folder that can be opened: %w", f.Workspace, cmp.Or(err, fs.ErrInvalid)), "name a folder that exists")
 	}
+	if f.TaskDepth < 0 {
+		return nil, fault.Usage("--task-depth is %d: give how deep subsessions may be, from 1 on", f.TaskDepth)
+	}
+	if info, err := os.Stat(f.ToolFolder); f.ToolFolder != "" && (err != nil || !info.IsDir()) {
+		return nil, fault.WithHint(fmt.Errorf("--tools: %s is not a folder that can be opened: %w", f.ToolFolder, cmp.Or(err, fs.ErrInvalid)), "name a folder of manifests; docs/tools-from-files.md describes them")
+	}
+	f.Getenv, f.ConfigFolder = a.Getenv, a.ConfigFolder()
 	if f.Environment, err = environment(f.env); err != nil {
 		return nil, err
 	}
@@ -73,6 +84,15 @@ func (f *runFlags) ready() (replies *script.Script, err error) {
 	return replies, nil
 }
 
+// loadAgents sets f.Agents to the agents of f.Workspace, which is the folder in which the
+// session runs, and prints a warning for each agent file that cannot be used.
+func (f *runFlags) loadAgents(a *app) {
+	f.Agents = agents.Load(agents.LoadConfig{ConfigFolder: f.ConfigFolder, ProjectFolder: f.Workspace})
+	for _, refused := range f.Agents.Refused() {
+		fmt.Fprintf(a.Err, "warning: agent file not used: %s\n", render.OneLine(refused.Reason, 400))
+	}
+}
+
 // add adds the flags to cmd.
 func (f *runFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
@@ -81,9 +101,13 @@ func (f *runFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.rulesFile, "rules", "", "a file of permission rules, one on each line: EFFECT ACTION RESOURCE")
 	flags.DurationVar(&f.ApprovalLife, "approval-life", 0, "lifetime of an approval by the answer always, such as 8h (0: until it is revoked)")
 	flags.IntVar(&f.Steps, "steps", 0, "maximum number of replies to one prompt; the last has no tools (0: no limit)")
+	flags.StringVar(&f.ToolFolder, "tools", "", "a folder of tools for this session, each a manifest and a program")
+	flags.StringSliceVar(&f.Flags, "flag", nil, "set a flag on which tools depend, such as apply_patch; may be repeated")
+	flags.IntVar(&f.TaskDepth, "task-depth", engine.DefaultTaskDepth, "how deep the tool task may start subsessions below each other")
 	flags.StringArrayVar(&f.env, "env", nil, "pass this environment variable to bash commands, too; may be repeated")
 	must(cmd.MarkFlagFilename("script", "json"))
 	must(cmd.MarkFlagDirname("workspace"))
+	must(cmd.MarkFlagDirname("tools"))
 	must(cmd.MarkFlagFilename("rules"))
 }
 
@@ -94,11 +118,20 @@ func (a *app) runCommand() *cobra.Command {
 		Use: "run --script FILE [PROMPT]", Short: "Run a session with real tools and record every step",
 		Example: "  ledger run --script session.json --workspace ./project\n  ledger run --script session.json --rules strict.rules -o json\n  ledger run --script session.json \"fix the failing test\"",
 		Long: `run opens a session in a workspace, requests replies and settles their calls with
-the tools read, write, edit, glob, grep and bash. Replies come from a recorded
-trajectory (an ATIF file). PROMPT replaces the prompt of the trajectory.
+the built-in tools (docs/tools.md) and with tools from files: the folder tools of
+the configuration folder, .ledger/tools of the workspace, and --tools. Replies come
+from a recorded trajectory (an ATIF file). PROMPT replaces the prompt of the
+trajectory.
+
+The agent of --agent has a system prompt and rules of its own. Its rules restrict:
+they open nothing that --rules denies or asks about. The same holds for the agents
+of subsessions, which the tool task starts.
 
 Without --rules, tools may read and change files in the workspace, and ask for
-permission outside it. Without a terminal to ask on, the answer is a denial.
+permission outside it, for programs that a project brings (project_tool) and for
+private addresses. Rules that begin with allow * * allow these too: add ask
+project_tool * for a project of another person. Without a terminal to ask on, the
+answer is a denial.
 
 A permission question shows what the answer allows. Only input typed after the
 question counts as an answer. The answer always saves an approval, which applies in
@@ -117,7 +150,8 @@ records what commands print.`,
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().StringVar(&f.Agent, "agent", "build", "the agent whose session it is")
+	cmd.Flags().StringVar(&f.Agent, "agent", "build", "the agent whose session it is; ledger agent ls lists them")
+	must(cmd.RegisterFlagCompletionFunc("agent", a.completeAgents(&f.Workspace, (*agents.Set).Primary)))
 	return cmd
 }
 
@@ -187,27 +221,43 @@ func loadScript(path string) (*script.Script, error) {
 		f.Hint = "name a trajectory with --script FILE; ledger demo shows one at work"
 		return nil, f
 	}
-	file, err := os.Open(path)
-	if err != nil {
+	s, err := script.Load(path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return nil, fault.WithHint(fmt.Errorf("--script: %w", err), "name a trajectory, an ATIF 1.x file")
 	}
-	defer file.Close()
-	s, err := script.Parse(path, file)
 	if err != nil {
 		return nil, fault.WithHint(err, "a trajectory is one JSON object with schema_version ATIF-v1.x, agent and steps")
 	}
 	return s, nil
 }
 
+// checkAgent returns a usage error if a person cannot choose the agent of --agent.
+func (f *runFlags) checkAgent() error {
+	if f.Agent == "" {
+		return fault.Usage("--agent is empty: name the agent whose session it is")
+	}
+	agent, err := f.Agents.Agent(domain.AgentID(f.Agent))
+	if err == nil && agent.Mode == agents.SubagentMode {
+		err = fmt.Errorf("agent %s is a subagent, which only a task can choose", f.Agent)
+	}
+	if err == nil {
+		return nil
+	}
+	u := fault.Usage("--agent: %w", err)
+	u.Hint = "see ledger agent ls"
+	return u
+}
+
 // runSession opens a new session in the workspace and runs the session. It creates the
 // store if there is none.
 func (a *app) runSession(ctx context.Context, f runFlags, prompt string) error {
-	replies, err := f.ready()
+	replies, err := f.ready(a)
 	if err != nil {
 		return err
 	}
-	if f.Agent == "" {
-		return fault.Usage("--agent is empty: name the agent whose session it is")
+	f.loadAgents(a)
+	if err := f.checkAgent(); err != nil {
+		return err
 	}
 	if prompt == "" && len(replies.Prompts(0)) == 0 {
 		return fault.Usage("no prompt: the trajectory %s begins without one, and none is given", f.script)
@@ -217,7 +267,7 @@ func (a *app) runSession(ctx context.Context, f runFlags, prompt string) error {
 		if err != nil {
 			return err
 		}
-		defer r.Root.Close()
+		defer r.Close()
 		session, err := r.Runner.Open(ctx, events.SessionOpened{
 			Agent: domain.AgentID(f.Agent), Location: r.Root.Path(), Model: replies.Model(),
 		})
@@ -232,7 +282,7 @@ func (a *app) runSession(ctx context.Context, f runFlags, prompt string) error {
 // the session. It runs in the location that the log records for the session, or in the
 // workspace of f if elsewhere is set or no location is recorded.
 func (a *app) resumeSession(ctx context.Context, f runFlags, id string, elsewhere bool) error {
-	replies, err := f.ready()
+	replies, err := f.ready(a)
 	if err != nil {
 		return err
 	}
@@ -245,11 +295,12 @@ func (a *app) resumeSession(ctx context.Context, f runFlags, id string, elsewher
 		if !elsewhere {
 			f.Workspace = cmp.Or(session.Location, f.Workspace)
 		}
+		f.loadAgents(a)
 		r, err := p.OpenWorkspace(ctx, f.Setup)
 		if err != nil {
 			return err
 		}
-		defer r.Root.Close()
+		defer r.Close()
 		return r.Continue(ctx, replies, session.ID, "")
 	})
 }

@@ -13,11 +13,11 @@ import (
 
 // scenarios lists the numbers of the conformance scenarios on construction, names and
 // registration, materialization, stale rejection, bounding, permissions, crashes and
-// the six builtin tools.
+// the built-in tools.
 var scenarios = []int{
 	1, 2, 4, 5, 7, 8, 10, 11, 13, 14, 16, 17, 19, 20, 22, 23, 25, 26, 28, 29, 31, 32, 34, 35, 37, 38, 40, 41, 43, 44, 46, 47, 49,
 	50, 52, 53, 55, 56, 58, 59, 61, 62, 64, 65, 67, 68, 70, 71, 73, 74, 76, 77, 79, 80, 82, 83, 85, 86, 88, 89, 91, 92,
-	122, 124, 125, 127, 128, 140, 142, 143, 145, 146, 148, 149, 152, 163, 164,
+	122, 124, 125, 127, 128, 140, 142, 143, 145, 146, 148, 149, 151, 152, 154, 155, 157, 158, 160, 161, 163, 164, 166,
 }
 
 // scenarioLine matches the comments and regrets that name scenarios by number.

@@ -27,6 +27,7 @@ import (
 	"github.com/settlement-ledger/ledger/projections/calls"
 	"github.com/settlement-ledger/ledger/registry"
 	"github.com/settlement-ledger/ledger/runner"
+	"github.com/settlement-ledger/ledger/runner/agents"
 	"github.com/settlement-ledger/ledger/runner/providers/script"
 )
 
@@ -179,11 +180,11 @@ func (d *demonstration) runAgent(ctx context.Context, p *sessions.ActiveProcess)
 	}
 	plugin := &plugin{}
 	provider := interruptedScript{replies, 3, plugin.reload}
-	r, err := p.OpenWorkspace(ctx, sessions.Setup{Workspace: d.workspace, Rules: rules, Agent: "build", Provider: provider})
+	r, err := p.OpenWorkspace(ctx, sessions.Setup{Workspace: d.workspace, Rules: rules, Agent: "build", Agents: agents.Load(agents.LoadConfig{}), Provider: provider})
 	if err != nil {
 		return domain.SessionID{}, err
 	}
-	defer r.Root.Close()
+	defer r.Close()
 	plugin.layer = r.Layer
 	if err := plugin.load(ctx); err != nil {
 		return domain.SessionID{}, err
@@ -330,7 +331,9 @@ func (d *demonstration) kill(ctx context.Context) error {
 		return err
 	}
 	run := exec.CommandContext(ctx, self, "run", "--script", trajectory, "--workspace", d.workspace)
-	run.Env = append(os.Environ(), "LEDGER_STORE="+d.Named, "LEDGER_LEASE="+sessions.MinLease.String()) // --store would show a password in the list of processes
+	run.Env = append(os.Environ(), "LEDGER_LEASE="+sessions.MinLease.String(),
+		"LEDGER_STORE="+d.Named,                               // --store would show a password in the list of processes
+		"XDG_CONFIG_HOME="+filepath.Join(d.scratch, "config")) // the demo does not depend on the agents and tools of the user
 	var output bytes.Buffer
 	run.Stdout, run.Stderr = &output, &output
 	d.Line("$ ledger run --script killed.json &")

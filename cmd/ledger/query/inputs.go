@@ -38,8 +38,8 @@ func CallsWithInputs(ctx context.Context, s *stores.Store, all []calls.Call) ([]
 }
 
 // readInputs sets the inputs of the calls in unread, which belong to one session. It
-// reads the session's stream from the first reply that asked for one of these calls to
-// the last such reply.
+// reads the session's stream from the first event that asked for one of these calls to
+// the last such event.
 func readInputs(ctx context.Context, s *stores.Store, session domain.SessionID, unread []*CallWithInput) error {
 	at := map[events.Revision][]*CallWithInput{}
 	first, last := unread[0].AskedAt.Revision, unread[0].AskedAt.Revision
@@ -51,10 +51,8 @@ func readInputs(ctx context.Context, s *stores.Store, session domain.SessionID, 
 		if err != nil {
 			return err
 		}
-		if reply, ok := v.Event.(events.ReplyReceived); ok {
-			for _, c := range at[v.Revision] {
-				c.Input = inputOf(reply, c.ID)
-			}
+		for _, c := range at[v.Revision] {
+			c.Input = inputOf(v.Event, c.ID)
 		}
 		if v.Revision >= last {
 			break
@@ -63,10 +61,18 @@ func readInputs(ctx context.Context, s *stores.Store, session domain.SessionID, 
 	return nil
 }
 
-// inputOf returns the input of a call in the reply that asked for it, or nil if the reply has no
-// such call. An input that is not JSON is returned as a JSON string.
-func inputOf(reply events.ReplyReceived, id domain.CallID) json.RawMessage {
-	for _, c := range reply.Calls {
+// inputOf returns the input of a call in the event that asked for it: a reply, or the
+// calls that another call added. It returns nil if the event has no such call. An input
+// that is not JSON is returned as a JSON string.
+func inputOf(e events.Event, id domain.CallID) json.RawMessage {
+	var asked []domain.Call
+	switch e := e.(type) {
+	case events.ReplyReceived:
+		asked = e.Calls
+	case events.CallsAdded:
+		asked = e.Calls
+	}
+	for _, c := range asked {
 		if c.ID == id {
 			return render.RawJSON(c.Input)
 		}

@@ -67,11 +67,15 @@ func Took(c calls.Call) string {
 	return Duration(time.Duration(*ms) * time.Millisecond)
 }
 
-// DurationMS returns the duration of a call in milliseconds. It returns nil for a call that
+// DurationMS returns the duration of a call in milliseconds: from the start to the return
+// of the tool, if it is on record, and otherwise to the end. It returns nil for a call that
 // did not begin or has not ended, and for a lost call, whose end time is unknown.
 func DurationMS(c calls.Call) *int64 {
 	if c.Started.IsZero() || c.Settled.IsZero() || c.Settlement.Outcome == domain.Lost {
 		return nil
+	}
+	if ran := c.Settlement.RanMS; ran > 0 {
+		return &ran
 	}
 	ms := max(0, c.Settled.Sub(c.Started).Milliseconds())
 	return &ms

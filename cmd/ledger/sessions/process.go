@@ -34,9 +34,10 @@ type Launcher struct {
 	// none.
 	Dead func(*runner.Liveness) error
 
-	// Approver returns the approver of requests that the rules leave undecided.
+	// Terminal returns the terminal at which a person decides requests that the rules
+	// leave undecided and answers questions, or nil if no person can be asked.
 	// OpenWorkspace calls it once.
-	Approver     func(context.Context) permission.Approver
+	Terminal     func(context.Context) *permission.Terminal
 	Person       string                       // the user whose answers are recorded
 	InputSummary func(json.RawMessage) string // shortens the input of a call to one phrase
 }

@@ -25,7 +25,7 @@ type progressPrinter struct {
 	to      io.Writer // the standard error of the command
 	session domain.SessionID
 	started map[string]time.Time   // when each call began, by callName
-	calls   map[string]domain.Call // the calls of all replies, by callName
+	calls   map[string]domain.Call // the calls of all replies and the calls that they added, by callName
 	handled events.Revision        // the revision of the last event that handleAll received
 }
 
@@ -91,6 +91,10 @@ func (w *progressPrinter) handle(v events.Envelope, print bool) {
 		}
 		if text := render.OneLine(e.Text, 100); print && text != "" {
 			w.printLine("%s", w.Styled(render.Dim, text))
+		}
+	case events.CallsAdded:
+		for _, c := range e.Calls {
+			w.calls[callName(e.Message, c.ID)] = c
 		}
 	case events.CallStarted:
 		w.started[callName(e.Message, e.Call)] = v.Time

@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/settlement-ledger/ledger/builtins"
-	"github.com/settlement-ledger/ledger/builtins/permission"
+	"github.com/settlement-ledger/ledger/builtins/lsp"
 	"github.com/settlement-ledger/ledger/builtins/workspace"
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/domain"
@@ -16,6 +17,7 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 	"github.com/settlement-ledger/ledger/runner"
+	"github.com/settlement-ledger/ledger/runner/agents"
 	"github.com/settlement-ledger/ledger/runner/engine"
 )
 
@@ -24,40 +26,65 @@ import (
 type SessionRunner struct {
 	*ActiveProcess
 	*engine.Workspace
-	Root *workspace.Root // the folder; the caller of OpenWorkspace closes it
+	Root *workspace.Root // the folder
+	// servers are the language servers of the tool lsp.
+	servers []*lsp.Servers
+}
+
+// Close ends the language servers and closes the folder.
+func (r *SessionRunner) Close() error {
+	var errs []error
+	for _, s := range r.servers {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(append(errs, r.Root.Close())...)
 }
 
 // A Setup configures how sessions of a workspace run.
 type Setup struct {
 	Workspace   string          // the folder that the tools work in
-	Rules       domain.Rules    // the permission rules of the agent
+	Rules       domain.Rules    // the configured permission rules, which bind every agent
 	Agent       string          // the agent of the session; resume takes it from the log
+	Agents      *agents.Set     // the agents that a session can run as
 	Steps       int             // most replies to one prompt; 0: unlimited
+	TaskDepth   int             // most subsessions below each other; 0: engine.DefaultTaskDepth
+	Flags       []string        // the names that the user set, on which tools may depend
 	Provider    runner.Provider // the source of replies
-	Environment []string        // the environment of bash commands, NAME=VALUE
+	Environment []string        // the environment of commands and servers, NAME=VALUE
+
+	Getenv       func(string) string // the environment of this process; nil: empty
+	ConfigFolder string              // the configuration folder of the user; empty: none
+	ToolFolder   string              // the folder of tools for this session; empty: none
 
 	ApprovalLife time.Duration // how long a saved approval is valid; 0: until it is revoked
 }
 
-// OpenWorkspace opens the workspace of s and registers the builtin tools for it. The
-// caller closes the Root of the result.
+// OpenWorkspace opens the workspace of s and registers the built-in tools for it. The
+// caller closes the result.
 func (p *ActiveProcess) OpenWorkspace(ctx context.Context, s Setup) (*SessionRunner, error) {
 	root, err := workspace.Open(s.Workspace)
 	if err != nil {
 		return nil, fault.WithHint(fmt.Errorf("--workspace: %w", err), "name a folder that exists")
 	}
 	r := &SessionRunner{ActiveProcess: p, Root: root}
-	r.Workspace, err = p.Open(ctx, engine.WorkspaceConfig{
+	config := engine.WorkspaceConfig{
 		Location: root.Path(),
-		Agents:   permission.Agents{Default: domain.AgentID(s.Agent), Rules: map[domain.AgentID]domain.Rules{domain.AgentID(s.Agent): s.Rules}},
-		Approver: p.launcher.Approver(ctx), Person: p.launcher.Person, ApprovalLife: s.ApprovalLife,
-		Tools: func(gate *permission.Gate) (registry.Tools, error) {
-			return builtins.Tools(builtins.Config{Workspace: root, Permission: gate, Outputs: outputReader{p.Outputs}, Environment: s.Environment})
+		Rules:    s.Rules, Agents: s.profile, TaskDepth: s.TaskDepth,
+		Person: p.launcher.Person, ApprovalLife: s.ApprovalLife, Environment: s.Environment, UserEnvironment: os.Environ(),
+		Tools: func(w *engine.Workspace) (registry.Tools, error) {
+			keep := func(servers *lsp.Servers) { r.servers = append(r.servers, servers) }
+			return s.tools(toolParts{Workspace: w, root: root, outputs: outputReader{p.Outputs}, version: p.launcher.Version, keepServers: keep})
 		},
-		Runner: runner.Config{Provider: s.Provider, Steps: s.Steps},
-	})
-	if err != nil {
-		return nil, errors.Join(err, root.Close())
+		Runner: runner.Config{Provider: s.Provider, Steps: s.Steps, Client: clientName, Flags: s.Flags, Has: s.has},
+	}
+	if terminal := p.launcher.Terminal(ctx); terminal != nil {
+		config.Approver, config.Questioner = terminal, terminal
+	}
+	if err := s.addToolFolders(&config, root.Path()); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	if r.Workspace, err = p.Open(ctx, config); err != nil {
+		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
 }

@@ -234,6 +234,19 @@ func (o *Opener) dataDir(name string) (string, error) {
 	return "", fault.Usage("no default folder: HOME is not set")
 }
 
+// ConfigFolder returns the folder of the user's configuration of the ledger: in
+// XDG_CONFIG_HOME if that is absolute, otherwise in ~/.config. It is empty if HOME is not
+// set either.
+func (o *Opener) ConfigFolder() string {
+	if dir := o.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "ledger")
+	}
+	if home := o.Getenv("HOME"); home != "" {
+		return filepath.Join(home, ".config", "ledger")
+	}
+	return ""
+}
+
 // Folder returns the folder of the store of this command. It returns a usage error for a
 // database. Commands that maintain files call it.
 func (o *Opener) Folder() (string, error) {

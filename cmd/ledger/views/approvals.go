@@ -17,6 +17,7 @@ import (
 type approvalRow struct {
 	Approval domain.PermissionID `json:"approval"` // the permission request that the person answered with "always"
 	Session  domain.SessionID    `json:"session"`  // the session that made the request
+	Agent    domain.AgentID      `json:"agent"`    // the agent that made the request; the approval applies to no other agent
 	Location string              `json:"location"` // the folder in which the approval applies, to all sessions
 	Action   string              `json:"action"`   // the permitted action, as rules name it
 	Resource string              `json:"resource"` // the pattern of permitted resources
@@ -30,7 +31,7 @@ type approvalRow struct {
 // out.
 func newApprovalRow(out *render.Printer, saved engine.SavedApproval) approvalRow {
 	return approvalRow{
-		Approval: saved.Permission, Session: saved.Session, Location: saved.Location, Action: saved.Action, Resource: saved.Resource,
+		Approval: saved.Permission, Session: saved.Session, Agent: saved.Agent, Location: saved.Location, Action: saved.Action, Resource: saved.Resource,
 		Saved: render.Timestamp(saved.At), Expires: render.Timestamp(saved.Expires), Expired: expired(saved, out.Now()), Person: render.OrNull(saved.Person),
 	}
 }
@@ -81,7 +82,7 @@ func ListApprovals(ctx context.Context, out *render.Printer, s *stores.Store, fi
 // approvalTable prints approvals as a table. If rows is empty it prints the text in the
 // parameter empty.
 func approvalTable(out *render.Printer, rows []approvalRow, empty string) {
-	t := render.Table{Head: []string{"APPROVAL", "~ACTION", "~RESOURCE", "~LOCATION", "SAVED", "EXPIRES", "~BY"}, Empty: empty}
+	t := render.Table{Head: []string{"APPROVAL", "~AGENT", "~ACTION", "~RESOURCE", "~LOCATION", "SAVED", "EXPIRES", "~BY"}, Empty: empty}
 	for _, r := range rows {
 		expires := "never"
 		switch {
@@ -90,7 +91,7 @@ func approvalTable(out *render.Printer, rows []approvalRow, empty string) {
 		case !render.TimeOf(r.Expires).IsZero():
 			expires = cmp.Or(out.Ago(render.TimeOf(r.Expires)), out.ShortTime(render.TimeOf(r.Expires)))
 		}
-		t.Add(render.ShortID(r.Approval), render.Printable(r.Action), render.OneLine(r.Resource, render.TextWidth), render.OneLine(r.Location, render.TextWidth), out.ShortTime(render.TimeOf(r.Saved)), expires,
+		t.Add(render.ShortID(r.Approval), render.Printable(string(r.Agent)), render.Printable(r.Action), render.OneLine(r.Resource, render.TextWidth), render.OneLine(r.Location, render.TextWidth), out.ShortTime(render.TimeOf(r.Saved)), expires,
 			render.Printable(render.ValueOf(r.Person)))
 	}
 	out.Table(t)
@@ -101,7 +102,7 @@ func PrintRevoked(out *render.Printer, revoked []engine.SavedApproval) error {
 	rows := approvalRows(out, revoked)
 	return render.Rows(out, rows, func() {
 		for _, r := range rows {
-			out.Line("Revoked %s %s in %s.", render.Printable(r.Action), render.Printable(r.Resource), render.Printable(r.Location))
+			out.Line("Revoked %s %s of %s in %s.", render.Printable(r.Action), render.Printable(r.Resource), render.Printable(string(r.Agent)), render.Printable(r.Location))
 		}
 	})
 }

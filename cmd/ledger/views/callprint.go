@@ -14,7 +14,7 @@ import (
 func printCall(out *render.Printer, d callDetail) {
 	c := d.call
 	out.Fields(
-		"call", render.Printable(string(c.ID)), "tool", render.Printable(c.Tool), "outcome", out.Outcome(d.Outcome)+outcomeSuffix(out, d),
+		"call", render.Printable(string(c.ID)), "tool", render.Printable(c.Tool), "title", render.Printable(c.Title), "made by", render.Printable(string(c.Parent)), "outcome", out.Outcome(d.Outcome)+outcomeSuffix(out, d),
 		"session", c.Session.String(), "turn", render.StringOf(d.Turn), "message", c.Message.String(), "agent", render.Printable(string(c.Agent)),
 		"asked", out.LongTime(c.Asked), "started", out.LongTime(c.Started), "settled", strings.TrimSpace(out.LongTime(c.Settled)+"  "+render.Took(c)),
 		"settlement", render.StringOf(d.Settlement), "process", render.StringOf(d.Process),
@@ -24,11 +24,16 @@ func printCall(out *render.Printer, d callDetail) {
 	printSection(out, "input", render.Indented(d.Input))
 	printSection(out, "input that ran", render.Indented(d.InputRan))
 	printPermissions(out, d.Permissions)
+	printQuestions(out, d.Questions)
+	if len(d.Added) > 0 {
+		printSection(out, "calls that it made", joinIDs(d.Added))
+	}
 	printSection(out, "the model reads", modelResultText(out, d.Reading))
 	if d.Reading != nil && d.Reading.Structured == nil {
 		printSection(out, "structured", render.Indented(d.Structured))
 	}
 	printRetained(out, d.Retained, d.Lost)
+	printFiles(out, d.Files)
 	if d.Progress != nil {
 		printSection(out, "last progress", strings.TrimSpace(contentText(d.Progress.Content)+"\n"+render.Indented(d.Progress.Structured)))
 	}
@@ -141,6 +146,52 @@ func printPermissions(out *render.Printer, all []permissionRow) {
 			}
 		}
 	}
+}
+
+// printQuestions prints the questions of a call with their answers.
+func printQuestions(out *render.Printer, all []questionRow) {
+	if len(all) == 0 {
+		return
+	}
+	out.Line("\n%s", out.Styled(render.Bold, "questions"))
+	for _, q := range all {
+		for i, asked := range q.Questions {
+			out.Line("  %s: %s", render.OneLine(asked.Question, 200), answerText(out, q, i))
+		}
+	}
+}
+
+// answerText returns the answer to question i, or the state of the request.
+func answerText(out *render.Printer, q questionRow, i int) string {
+	switch {
+	case q.By == nil:
+		return out.Styled(render.Yellow, "waits for an answer")
+	case q.Dismissed:
+		return out.Styled(render.Magenta, "dismissed") + " by " + render.Printable(strings.TrimSpace(*q.By+" "+render.ValueOf(q.Person)+" "+render.ValueOf(q.Feedback)))
+	case i < len(q.Answers) && len(q.Answers[i].Chosen) > 0:
+		return render.OneLine(strings.Join(q.Answers[i].Chosen, ", "), 200)
+	}
+	return "not answered"
+}
+
+// printFiles lists the files that a call read or changed.
+func printFiles(out *render.Printer, files []domain.FileAccess) {
+	if len(files) == 0 {
+		return
+	}
+	out.Line("\n%s", out.Styled(render.Bold, "files"))
+	for _, f := range files {
+		out.Line("  %s", render.Printable(strings.TrimSpace(fmt.Sprintf("%-6s  %s  %s", f.Access, f.Path, f.Version))))
+	}
+}
+
+// joinIDs returns IDs of calls, one on each line.
+func joinIDs(ids []domain.CallID) string {
+	lines := make([]string, len(ids))
+	for i, id := range ids {
+		lines[i] = string(id)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // shownText returns the preview that a permission request displayed, with its kind, size

@@ -35,6 +35,10 @@ type callDetail struct {
 	Permissions  []permissionRow     `json:"permissions"`  // in the order of the requests
 	LateResults  []lateRow           `json:"late_results"` // observed after the settlement
 	Process      *domain.ProcessID   `json:"process"`      // the process that ran the call
+	AsksFirst    bool                `json:"asks_first"`   // the tool asks before its first side effect
+	Files        []domain.FileAccess `json:"files"`        // the files that the call read or changed
+	Questions    []questionRow       `json:"questions"`    // to a person, in order
+	Added        []domain.CallID     `json:"added"`        // the calls that this call made
 	Timeline     []eventPlace        `json:"timeline"`     // the events of the session that concern the call
 	settled      *events.CallSettled // nil: the call has no settlement
 	call         calls.Call          // the call in the fold
@@ -112,7 +116,7 @@ func ShowCall(ctx context.Context, out *render.Printer, s *stores.Store, id stri
 	}
 	d := callDetail{
 		callRow: newCallRow(query.CallWithInput{Call: c}, true), call: c, Process: render.OrNull(c.Process),
-		Retained: []retainedRow{}, Permissions: []permissionRow{}, Allowed: []domain.Rule{}, LateResults: []lateRow{}, Timeline: []eventPlace{},
+		Retained: []retainedRow{}, Permissions: []permissionRow{}, Files: []domain.FileAccess{}, Questions: []questionRow{}, Added: []domain.CallID{}, Allowed: []domain.Rule{}, LateResults: []lateRow{}, Timeline: []eventPlace{},
 	}
 	for v, err := range s.Ledger.Read(ctx, events.SessionStream(c.Session), 0) {
 		if err != nil {
@@ -137,6 +141,8 @@ func (d *callDetail) apply(v events.Envelope) bool {
 		return !d.call.Turn.IsZero() && e.Turn == d.call.Turn
 	case events.ReplyReceived:
 		return e.Message == d.Message && d.applyReply(e)
+	case events.CallsAdded:
+		return d.applyAdded(e)
 	case events.CallStarted:
 		return mine(e.Message, e.Call) && d.applyStart(e)
 	case events.CallSettled:
@@ -148,6 +154,17 @@ func (d *callDetail) apply(v events.Envelope) bool {
 		}
 	case events.LoopDetected:
 		return mine(e.Message, e.Call)
+	case events.AgentSwitched:
+		return mine(e.Message, e.Call)
+	case events.TodosReplaced:
+		return mine(e.Message, e.Call)
+	case events.QuestionAsked:
+		if mine(e.Message, e.Call) {
+			d.Questions = append(d.Questions, questionRow{Question: e.Question, Questions: e.Questions, Asked: render.Timestamp(v.Time)})
+			return true
+		}
+	case events.QuestionAnswered:
+		return d.applyAnswer(e, v)
 	case events.PermissionRequested:
 		return mine(e.Message, e.Call) && d.applyRequest(e, v)
 	case events.PermissionDecided:
@@ -156,6 +173,54 @@ func (d *callDetail) apply(v events.Envelope) bool {
 		return d.applyPruned(e)
 	}
 	return false
+}
+
+// A questionRow is one request of a call to answer questions. The fields from Answers on
+// are null while it waits for an answer.
+type questionRow struct {
+	Question  domain.PermissionID       `json:"question"`
+	Questions []domain.Question         `json:"questions"`
+	Asked     render.Timestamp          `json:"asked"`
+	Answers   []events.AnsweredQuestion `json:"answers"`
+	Dismissed bool                      `json:"dismissed"`
+	Feedback  *string                   `json:"feedback"`
+	By        *string                   `json:"by"`
+	Person    *string                   `json:"person"`
+	WaitedMS  *int64                    `json:"waited_ms"`
+	Answered  render.Timestamp          `json:"answered"`
+}
+
+// applyAnswer adds the answers to the questions of the call. It returns false if the
+// questions are those of another call.
+func (d *callDetail) applyAnswer(e events.QuestionAnswered, v events.Envelope) bool {
+	for i := range d.Questions {
+		q := &d.Questions[i]
+		if q.Question == e.Question {
+			q.Answers, q.Dismissed, q.Feedback = e.Answers, e.Dismissed, render.OrNull(e.Feedback)
+			q.By, q.Person, q.WaitedMS, q.Answered = render.OrNull(string(e.By)), render.OrNull(e.Person), &e.WaitedMS, render.Timestamp(v.Time)
+			return true
+		}
+	}
+	return false
+}
+
+// applyAdded adds the calls that the call made, or the input of the call if another call
+// made it. It returns false for calls that do not concern the call.
+func (d *callDetail) applyAdded(e events.CallsAdded) bool {
+	if e.Message != d.Message {
+		return false
+	}
+	concerns := e.Parent == d.Call
+	for _, added := range e.Calls {
+		if concerns {
+			d.Added = append(d.Added, added.ID)
+		}
+		if added.ID == d.Call {
+			d.Input = firstOf(d.Input, render.RawJSON(added.Input))
+			concerns = true
+		}
+	}
+	return concerns
 }
 
 // applyReply reports whether the reply e contains the call. If e contains the call and
@@ -176,7 +241,7 @@ func (d *callDetail) applyReply(e events.ReplyReceived) bool {
 // and, before the settlement, the offered and the effective registration. It returns
 // true.
 func (d *callDetail) applyStart(e events.CallStarted) bool {
-	d.InputRan = firstOf(d.InputRan, e.Input)
+	d.InputRan, d.AsksFirst = firstOf(d.InputRan, e.Input), e.AsksFirst
 	if d.settled == nil {
 		d.Offered, d.Effective = newOfferedRow(e.Offered), newOfferedRow(e.Effective)
 		d.Agrees = new(!e.Offered.Fingerprint.IsZero() && e.Offered.Fingerprint == e.Effective.Fingerprint)
@@ -204,7 +269,7 @@ func (d *callDetail) applySettlement(e events.CallSettled) bool {
 		d.Offered, d.Effective = newOfferedRow(e.Offered), newOfferedRow(e.Effective)
 	}
 	d.Agrees, d.Interruption, d.Rule, d.Detail = &e.Agrees, render.OrNull(e.Interruption.String()), render.OrNull(e.Rule), render.OrNull(e.Detail)
-	d.Allowed = append(d.Allowed, e.Allowed...)
+	d.Allowed, d.Files = append(d.Allowed, e.Allowed...), append(d.Files, e.Files...)
 	d.Content, d.Structured, d.Progress, d.Lost = e.Content, e.Structured, e.Progress, e.Lost
 	r := e.Settlement(d.call.SettledBy).ToolResult()
 	d.Reading = &modelResult{r.Type(), render.OrNull(r.Error), render.OrNull(r.Text), r.Content, r.Structured}

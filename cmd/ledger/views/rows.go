@@ -21,6 +21,8 @@ type callRow struct {
 	Message      domain.MessageID       `json:"message"`
 	Call         domain.CallID          `json:"call"`
 	Tool         string                 `json:"tool"`
+	Parent       *domain.CallID         `json:"parent"` // the call that made this one; null: the model asked for it
+	Title        *string                `json:"title"`  // one line about the call, of its tool
 	Agent        *domain.AgentID        `json:"agent"`
 	State        calls.Stage            `json:"state"`        // asked, begun or settled
 	Outcome      string                 `json:"outcome"`      // open for a call without a settlement
@@ -30,10 +32,10 @@ type callRow struct {
 	Asked        render.Timestamp       `json:"asked"`        // when the reply with the call was recorded
 	Started      render.Timestamp       `json:"started"`      // when the call began; null: it did not begin
 	Settled      render.Timestamp       `json:"settled"`      // when it was settled; null: it is open
-	DurationMS   *int64                 `json:"duration_ms"`
-	Text         *string                `json:"text"`     // the beginning of the result, as the model reads it
-	Imported     bool                   `json:"imported"` // the call came from an import
-	Late         int                    `json:"late"`     // results that arrived after the settlement
+	DurationMS   *int64                 `json:"duration_ms"`  // from the start to the return of the tool, or else to the end
+	Text         *string                `json:"text"`         // the beginning of the result, as the model reads it
+	Imported     bool                   `json:"imported"`     // the call came from an import
+	Late         int                    `json:"late"`         // results that arrived after the settlement
 	Input        json.RawMessage        `json:"input"`
 	Shortened    bool                   `json:"input_shortened"` // Input is a part of the input
 }
@@ -43,6 +45,7 @@ type callRow struct {
 func newCallRow(c query.CallWithInput, full bool) callRow {
 	row := callRow{
 		Session: c.Session, Turn: render.OrNull(c.Turn), Message: c.Message, Call: c.ID, Tool: c.Tool, Agent: render.OrNull(c.Agent),
+		Parent: render.OrNull(c.Parent), Title: render.OrNull(c.Title),
 		State: c.State, Outcome: render.OutcomeOf(c.Call), Began: !c.Started.IsZero() || c.Settlement.Began,
 		Registration: render.OrNull(c.Registration()), Settlement: render.OrNull(c.SettledBy),
 		Asked: render.Timestamp(c.Asked), Started: render.Timestamp(c.Started), Settled: render.Timestamp(c.Settled), DurationMS: render.DurationMS(c.Call),

@@ -126,7 +126,9 @@ func timelineEntries(state *calls.State, session domain.SessionID, v events.Enve
 		h.Turn, h.Message = render.OrNull(e.Turn), render.OrNull(e.Message)
 	case events.ReplyReceived:
 		h.Turn, h.Message, h.Text, h.summary = render.OrNull(e.Turn), render.OrNull(e.Message), render.OrNull(e.Text), replyText(e)
-		return append([]timelineEntry{h}, callEntries(state, session, e, v, full)...)
+		return append([]timelineEntry{h}, callEntries(state, session, e.Message, e.Calls, v, full)...)
+	case events.CallsAdded:
+		return append([]timelineEntry{h}, callEntries(state, session, e.Message, e.Calls, v, full)...)
 	case events.ReplyRefused:
 		h.Turn, h.Message, h.Text, h.Reason = render.OrNull(e.Turn), render.OrNull(e.Message), render.OrNull(e.Text), render.OrNull(e.Reason)
 	case events.CallStarted:
@@ -148,12 +150,12 @@ func wasAsked(state *calls.State, key calls.Key) bool {
 	return ok && !c.Asked.IsZero()
 }
 
-// callEntries returns an entry for each call that the reply e asks for, except the calls
-// that an earlier reply already asked for.
-func callEntries(state *calls.State, session domain.SessionID, e events.ReplyReceived, v events.Envelope, full bool) []timelineEntry {
+// callEntries returns an entry for each call that the event v asks for, except the calls
+// that an earlier event already asked for.
+func callEntries(state *calls.State, session domain.SessionID, message domain.MessageID, asks []domain.Call, v events.Envelope, full bool) []timelineEntry {
 	var all []timelineEntry
-	for _, asked := range e.Calls {
-		c, ok := state.Call(calls.Key{Session: session, Message: e.Message, Call: asked.ID})
+	for _, asked := range asks {
+		c, ok := state.Call(calls.Key{Session: session, Message: message, Call: asked.ID})
 		// A reply may contain the same call ID twice; the timeline shows the call once.
 		again := slices.ContainsFunc(all, func(h timelineEntry) bool { return h.call.ID == asked.ID })
 		if !ok || c.AskedAt.Event != v.ID || again {
@@ -202,6 +204,8 @@ var kindLabels = map[string]string{
 	"PermissionDecided": "permission", "LateResultObserved": "late result", "LoopDetected": "loop", "OutputPruned": "pruned",
 	"SettingChanged": "setting", "SessionSpawned": "spawned by", "ContextAdded": "context", "ContextCompacted": "compacted",
 	"CommandRan": "command", "ProviderFailed": "provider failed",
+	"AgentSwitched": "agent", "TextRecorded": "text", "TodosReplaced": "todos", "CallsAdded": "adds calls",
+	"QuestionAsked": "question", "QuestionAnswered": "answer",
 	"ApprovalSaved": "approval", "ApprovalRevoked": "approval revoked",
 }
 

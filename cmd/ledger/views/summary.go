@@ -1,6 +1,7 @@
 package views
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -55,6 +56,10 @@ func describeSessionEvent(e events.Event) string {
 		return e.Action + " " + strings.Join(e.Resources, ", ")
 	case events.PermissionDecided:
 		return describeDecision(e)
+	case events.QuestionAsked:
+		return describeQuestions(e)
+	case events.QuestionAnswered:
+		return describeAnswers(e)
 	case events.ApprovalSaved:
 		return e.Action + " " + e.Resource
 	case events.ApprovalRevoked:
@@ -77,6 +82,12 @@ func describeContextEvent(e events.Event) string {
 	switch e := e.(type) {
 	case events.SettingChanged:
 		parts = []string{e.Setting, e.Value}
+	case events.AgentSwitched:
+		parts = []string{string(e.Previous), "to", string(e.Agent)}
+	case events.TextRecorded:
+		parts = []string{e.Digest[:min(12, len(e.Digest))], e.Text}
+	case events.TodosReplaced:
+		parts = []string{render.Count(len(e.Todos), "task")}
 	case events.SessionSpawned:
 		parts = []string{render.ShortID(e.Parent), render.ShortCallID(e.Call)}
 	case events.ContextAdded:
@@ -105,8 +116,10 @@ func describeContextEvent(e events.Event) string {
 // kind.
 func describeCallEvent(e events.Event) string {
 	switch e := e.(type) {
+	case events.CallsAdded:
+		return fmt.Sprintf("%s by %s", render.Count(len(e.Calls), "call"), render.ShortCallID(e.Parent))
 	case events.CallStarted:
-		return e.Tool + " " + render.ShortCallID(e.Call)
+		return strings.TrimSpace(e.Tool + " " + render.ShortCallID(e.Call) + " " + e.Title)
 	case events.CallSettled:
 		return fmt.Sprintf("%s %s %s %s", e.Outcome, e.Tool, render.ShortCallID(e.Call), resultText(e))
 	case events.LateResultObserved:
@@ -235,6 +248,28 @@ func describeDecision(e events.PermissionDecided) string {
 		text += ": " + e.Feedback
 	}
 	return text
+}
+
+// describeQuestions returns the texts of questions.
+func describeQuestions(e events.QuestionAsked) string {
+	texts := make([]string, len(e.Questions))
+	for i, q := range e.Questions {
+		texts[i] = q.Question
+	}
+	return strings.Join(texts, " ")
+}
+
+// describeAnswers returns the answers to questions, or the authority that dismissed them and
+// the feedback of the person.
+func describeAnswers(e events.QuestionAnswered) string {
+	if e.Dismissed {
+		return strings.TrimSuffix(fmt.Sprintf("dismissed by %s: %s", e.By, e.Feedback), ": ")
+	}
+	texts := make([]string, len(e.Answers))
+	for i, a := range e.Answers {
+		texts[i] = cmp.Or(strings.Join(a.Chosen, ", "), "no answer")
+	}
+	return strings.Join(texts, "; ")
 }
 
 // originText returns the origin of a session: its kind and the format of an import.

@@ -24,16 +24,24 @@ type turnDetail struct {
 	Message  domain.MessageID `json:"message"` // the reply that the turn was made for
 	Agent    *domain.AgentID  `json:"agent"`
 	Model    *string          `json:"model"`
-	Event    domain.EventID   `json:"event"` // the TurnMaterialized of the turn, the first if an import has several
+	Provider *string          `json:"provider"` // the program that serves the model
+	Client   *string          `json:"client"`   // the program that runs the session
+	Flags    []string         `json:"flags"`    // the names that the user set
+	System   *string          `json:"system"`   // the system prompt; null: none is recorded
+	Event    domain.EventID   `json:"event"`    // the TurnMaterialized of the turn, the first if an import has several
 	Position events.Position  `json:"position"`
 	Time     render.Timestamp `json:"time"`
 	Rules    *string          `json:"rules"`    // digest of the permission rules in force; null: not recorded
 	Disabled bool             `json:"disabled"` // no tool was offered, as the turn was the last step allowed
 	Observed bool             `json:"observed"` // an import saw the use of these tools; the turn may have offered others
 	Tools    []turnTool       `json:"tools"`    // in the order in which the model saw them
-	Hidden   []hiddenTool     `json:"hidden"`   // tools that permission rules hid from the model
+	Hidden   []hiddenTool     `json:"hidden"`   // tools that rules or conditions hid from the model
 	Calls    []callRow        `json:"calls"`
 	calls    []calls.Call     // the same as Calls, for the table
+	// described has the digests of the descriptions that were made for the turn, by tool.
+	described map[domain.Name]string
+	// system is the digest of the system prompt.
+	system string
 }
 
 // A turnTool is a tool that a turn offered, compared with the registration that is
@@ -52,11 +60,28 @@ type turnTool struct {
 	ChangedBy   *eventPlace      `json:"changed_by"` // the event that made the tool stale
 }
 
-// A hiddenTool is a tool that a turn hid from the model, with the permission rule
-// that hid it.
+// A hiddenTool is a tool that a turn hid from the model, with the permission rule that
+// hid it, or the conditions that the turn did not meet.
 type hiddenTool struct {
 	offeredRow
-	Rule domain.Rule `json:"rule"`
+	Rule  *domain.Rule            `json:"rule"`  // null: no rule hid it
+	Unmet []domain.UnmetCondition `json:"unmet"` // of each alternative of the tool the first
+	Why   string                  `json:"why"`   // the reason as a text
+}
+
+// newHiddenTool returns the row of a hidden tool.
+func newHiddenTool(h events.HiddenTool) hiddenTool {
+	row := hiddenTool{offeredRow: *newOfferedRow(h.Offered), Rule: render.OrNull(h.Rule), Unmet: append([]domain.UnmetCondition{}, h.Unmet...)}
+	if row.Rule != nil {
+		row.Why = "by " + ruleText(row.Rule)
+		return row
+	}
+	reasons := make([]string, len(h.Unmet))
+	for i, c := range h.Unmet {
+		reasons[i] = c.String()
+	}
+	row.Why = strings.Join(reasons, "; ")
+	return row
 }
 
 // ShowTurn prints the turn that id identifies.
@@ -83,18 +108,28 @@ func ShowTurn(ctx context.Context, out *render.Printer, s *stores.Store, id stri
 		Tools: []turnTool{}, Hidden: []hiddenTool{}, Calls: []callRow{},
 	}
 	var offered []domain.Offered
+	texts := map[string]string{}
 	for v, err := range s.Ledger.Read(ctx, events.SessionStream(turn.Session), 0) {
 		if err != nil {
 			return err
 		}
-		if e, ok := v.Event.(events.TurnMaterialized); ok && e.Turn == turn.Turn {
-			offered = d.apply(e, v, offered)
+		switch e := v.Event.(type) {
+		case events.TextRecorded:
+			texts[e.Digest] = e.Text
+		case events.TurnMaterialized:
+			if e.Turn == turn.Turn {
+				offered = d.apply(e, v, offered)
+			}
 		}
 	}
+	d.System = render.OrNull(texts[d.system])
 	for _, o := range offered {
 		tool, err := newTurnTool(ctx, s, tools, turn, o)
 		if err != nil {
 			return err
+		}
+		if text, ok := texts[d.described[o.Name]]; ok {
+			tool.Description = &text
 		}
 		d.Tools = append(d.Tools, tool)
 	}
@@ -116,7 +151,11 @@ func ShowTurn(ctx context.Context, out *render.Printer, s *stores.Store, id stri
 func (d *turnDetail) apply(e events.TurnMaterialized, v events.Envelope, offered []domain.Offered) []domain.Offered {
 	if v.ID == d.Event {
 		d.Message, d.Agent, d.Model = e.Message, render.OrNull(e.Agent), render.OrNull(e.Model)
-		d.Rules = render.OrNull(e.Rules)
+		d.Rules, d.Provider, d.Client = render.OrNull(e.Rules), render.OrNull(e.Provider), render.OrNull(e.Client)
+		d.Flags, d.system, d.described = append([]string{}, e.Flags...), e.System, map[domain.Name]string{}
+		for _, t := range e.Described {
+			d.described[t.Name] = t.Text
+		}
 		d.Position, d.Time, d.Disabled, d.Observed = v.Position, render.Timestamp(v.Time), e.Disabled, e.Observed
 	}
 	for _, o := range e.Tools {
@@ -125,7 +164,7 @@ func (d *turnDetail) apply(e events.TurnMaterialized, v events.Envelope, offered
 		}
 	}
 	for _, h := range e.Hidden {
-		d.Hidden = append(d.Hidden, hiddenTool{*newOfferedRow(h.Offered), h.Rule})
+		d.Hidden = append(d.Hidden, newHiddenTool(h))
 	}
 	return offered
 }
@@ -173,6 +212,7 @@ func printTurn(out *render.Printer, d turnDetail) {
 	out.Fields(
 		"turn", d.Turn.String(), "session", d.Session.String(), "for reply", d.Message.String(),
 		"agent", render.Printable(stringOf(d.Agent)), "model", render.Printable(render.ValueOf(d.Model)),
+		"provider", render.Printable(render.ValueOf(d.Provider)), "client", render.Printable(render.ValueOf(d.Client)), "flags", render.Printable(strings.Join(d.Flags, ", ")),
 		"time", out.LongTime(render.TimeOf(d.Time)), "position", d.Position.String(), "rules", render.ValueOf(d.Rules), "calls", outcomeCounts(out, d.calls),
 	)
 	out.Line("")
@@ -193,8 +233,11 @@ func printTurn(out *render.Printer, d turnDetail) {
 	if len(d.Hidden) > 0 {
 		out.Line("\n%s", out.Styled(render.Bold, "hidden from the model"))
 		for _, h := range d.Hidden {
-			out.Line("  %s  %s  by %s", h.Tool, render.ShortID(h.Registration), ruleText(&h.Rule))
+			out.Line("  %s  %s  %s", h.Tool, render.ShortID(h.Registration), render.Printable(h.Why))
 		}
+	}
+	if d.System != nil {
+		printSection(out, "system prompt", *d.System)
 	}
 }
 

@@ -1,0 +1,3 @@
+module example.org/greetings
+
+go 1.22
