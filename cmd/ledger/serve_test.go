@@ -87,21 +87,26 @@ func awaitCommand(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// recordedCommand waits until the log of a served store holds the start of the serving
-// process. The endpoint names the process before the log does.
+// recordedCommand waits until the log holds the start of the process that serves a
+// folder. The endpoint names the process before the log does. The log is that of the
+// folder, or of CONNECTION if the folder is that of a node.
 //
-// Usage: recorded STORE
+// Usage: recorded DIR [CONNECTION]
 func recordedCommand(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: recorded STORE")
+	if neg || len(args) < 1 || len(args) > 2 {
+		ts.Fatalf("usage: recorded DIR [CONNECTION]")
 	}
 	dir := ts.MkAbs(args[0])
+	store := dir
+	if len(args) == 2 {
+		store = args[1]
+	}
 	until(ts, dir+" has the start of its process", func() bool {
 		at, err := shared.ReadEndpoint(dir)
 		if err != nil || at.Process.IsZero() {
 			return false
 		}
-		out, err := exec.Command(commandPath(), "--store", dir, "event", "ls", "--kind", "ProcessStarted", "-o", "jsonl").Output()
+		out, err := exec.Command(commandPath(), "--store", store, "event", "ls", "--kind", "ProcessStarted", "-o", "jsonl").Output()
 		return err == nil && strings.Contains(string(out), at.Process.String())
 	})
 }
