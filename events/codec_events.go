@@ -429,6 +429,10 @@ func turnMaterializedFields(c *jsonCodec, v *TurnMaterialized) {
 	c.boolField(`"disabled":`, &v.Disabled, v.Disabled)
 	c.boolField(`"observed":`, &v.Observed, v.Observed)
 	nameField(c, `"rules":`, &v.Rules, v.Rules != "")
+	nameField(c, `"parameters":`, &v.Parameters, v.Parameters != "")
+	nameField(c, `"schemas":`, &v.Schemas, v.Schemas != "")
+	nameField(c, `"instruction":`, &v.Instruction, v.Instruction != "")
+	idField(c, `"compacted":`, &v.Compacted, !v.Compacted.IsZero())
 }
 
 // describedToolElement encodes or decodes DescribedTool as an object.
@@ -489,6 +493,7 @@ func replyReceivedFields(c *jsonCodec, v *ReplyReceived) {
 	}
 	nameField(c, `"finish":`, &v.Finish, v.Finish != "")
 	textField(c, `"thinking":`, &v.Thinking, v.Thinking != "")
+	listField(c, `"items":`, &v.Items, len(v.Items) > 0, providerItemElement)
 }
 
 // callElement encodes or decodes domain.Call as an object.
@@ -510,6 +515,15 @@ func tokensElement(c *jsonCodec, v *Tokens) {
 	c.literal("}")
 }
 
+// providerItemElement encodes or decodes ProviderItem as an object.
+func providerItemElement(c *jsonCodec, v *ProviderItem) {
+	c.literal("{")
+	nameField(c, `"provider":`, &v.Provider, always)
+	nameField(c, `"model":`, &v.Model, always)
+	c.rawField(`"data":`, &v.Data, always)
+	c.literal("}")
+}
+
 // replyRefusedFields encodes or decodes the fields of ReplyRefused.
 func replyRefusedFields(c *jsonCodec, v *ReplyRefused) {
 	idField(c, `"turn":`, &v.Turn, always)
@@ -522,6 +536,7 @@ func replyRefusedFields(c *jsonCodec, v *ReplyRefused) {
 		tokensElement(c, &v.Tokens)
 	}
 	nameField(c, `"finish":`, &v.Finish, v.Finish != "")
+	textField(c, `"thinking":`, &v.Thinking, v.Thinking != "")
 }
 
 // callStartedFields encodes or decodes the fields of CallStarted.
@@ -714,6 +729,27 @@ func contextCompactedFields(c *jsonCodec, v *ContextCompacted) {
 	nameField(c, `"trigger":`, &v.Trigger, v.Trigger != "")
 	intField(c, `"tokens_before":`, &v.Before, v.Before != 0)
 	intField(c, `"tokens_after":`, &v.After, v.After != 0)
+	intField(c, `"window":`, &v.Window, v.Window != 0)
+	idField(c, `"through":`, &v.Through, !v.Through.IsZero())
+	intField(c, `"prompts":`, &v.Prompts, v.Prompts != 0)
+	intField(c, `"replies":`, &v.Replies, v.Replies != 0)
+	intField(c, `"calls":`, &v.Calls, v.Calls != 0)
+	listField(c, `"shortened":`, &v.Shortened, len(v.Shortened) > 0, shortenedResultElement)
+	textField(c, `"summary":`, &v.Summary, v.Summary != "")
+	nameField(c, `"model":`, &v.Model, v.Model != "")
+	if c.key(`"tokens":`, v.Tokens != Tokens{}) {
+		tokensElement(c, &v.Tokens)
+	}
+	textField(c, `"detail":`, &v.Detail, v.Detail != "")
+}
+
+// shortenedResultElement encodes or decodes ShortenedResult as an object.
+func shortenedResultElement(c *jsonCodec, v *ShortenedResult) {
+	c.literal("{")
+	idField(c, `"message":`, &v.Message, always)
+	nameField(c, `"call":`, &v.Call, always)
+	intField(c, `"bytes":`, &v.Bytes, always)
+	c.literal("}")
 }
 
 // commandRanFields encodes or decodes the fields of CommandRan.
@@ -731,6 +767,11 @@ func providerFailedFields(c *jsonCodec, v *ProviderFailed) {
 	textField(c, `"detail":`, &v.Detail, always)
 	intField(c, `"status":`, &v.Status, v.Status != 0)
 	intField(c, `"attempt":`, &v.Attempt, v.Attempt != 0)
+	idField(c, `"turn":`, &v.Turn, !v.Turn.IsZero())
+	nameField(c, `"provider":`, &v.Provider, v.Provider != "")
+	nameField(c, `"model":`, &v.Model, v.Model != "")
+	nameField(c, `"failure":`, &v.Failure, v.Failure != "")
+	textField(c, `"request":`, &v.Request, v.Request != "")
 }
 
 // callsAddedFields encodes or decodes the fields of CallsAdded.

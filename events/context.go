@@ -63,7 +63,7 @@ const (
 )
 
 // ContextCompacted records that the model receives a shortened session from
-// this event on. A summary follows as ContextAdded.
+// this event on. In an imported session a summary follows as ContextAdded.
 type ContextCompacted struct {
 	// Trigger is the cause, such as manual or auto.
 	Trigger string `json:"trigger,omitempty" codec:"intern"`
@@ -72,6 +72,36 @@ type ContextCompacted struct {
 	Before int64 `json:"tokens_before,omitempty"`
 	// After is the size in tokens after the compaction; zero: not known.
 	After int64 `json:"tokens_after,omitempty"`
+	// Window is the number of tokens that the context of the model holds; zero: not
+	// known.
+	Window int64 `json:"window,omitempty"`
+	// Through is the last message that later requests leave out, with all messages
+	// before it; zero: they leave out no message, or it is not known.
+	Through domain.MessageID `json:"through,omitzero"`
+	// Prompts, Replies and Calls count the prompts, replies and calls that later requests
+	// leave out, from the beginning of the session.
+	Prompts int64 `json:"prompts,omitempty"`
+	Replies int64 `json:"replies,omitempty"`
+	Calls   int64 `json:"calls,omitempty"`
+	// Shortened are the calls behind Through whose results later requests leave out.
+	Shortened []ShortenedResult `json:"shortened,omitempty"`
+	// Summary is the text that later requests have in place of the messages left out.
+	Summary string `json:"summary,omitempty"`
+	// Model is the model that wrote the summary; empty: the program did. Tokens are the
+	// token counts of that request.
+	Model  string `json:"model,omitempty" codec:"intern"`
+	Tokens Tokens `json:"tokens,omitzero"`
+	// Detail is the reason for which no model wrote the summary; empty: a model did, or
+	// it is not known.
+	Detail string `json:"detail,omitempty"`
+}
+
+// A ShortenedResult is a call whose result requests leave out.
+type ShortenedResult struct {
+	Message domain.MessageID `json:"message"`
+	Call    domain.CallID    `json:"call" codec:"intern"`
+	// Bytes is the size of the result that is left out.
+	Bytes int64 `json:"bytes"`
 }
 
 // CommandRan records a command that ran outside of calls: one that a person
@@ -105,4 +135,13 @@ type ProviderFailed struct {
 	Status int64 `json:"status,omitempty"`
 	// Attempt is the number of the attempt, counted from 1; zero: not known.
 	Attempt int64 `json:"attempt,omitempty"`
+	// Turn is the turn that the request belongs to; zero: not known.
+	Turn domain.TurnID `json:"turn,omitzero"`
+	// Provider and Model name the server and the model of the request; empty: not known.
+	Provider string `json:"provider,omitempty" codec:"intern"`
+	Model    string `json:"model,omitempty" codec:"intern"`
+	// Failure is the kind of the failure, such as rate_limited; empty: not known.
+	Failure string `json:"failure,omitempty" codec:"intern"`
+	// Request is the ID that the server gave the request; empty: not known.
+	Request string `json:"request,omitempty"`
 }

@@ -34,7 +34,8 @@ func sampleEvents() []Event {
 	retained := domain.Retained{Ref: domain.NewRef(m.Event(), domain.TextChannel), Bytes: 70000, Lines: 12, MIME: "text/plain", SHA256: strings.Repeat("ab", 32)}
 	content := domain.Contents{domain.Text("a < b & c"), domain.Media{MIME: "image/png", Name: "c.png", Data: []byte("png")}}
 	raw := func(text string) json.RawMessage { return json.RawMessage(text) }
-	later := domain.NewMint(now, rand.NewChaCha8([32]byte{9})) // for fields that were added later, so that the IDs of the others stay
+	later := domain.NewMint(now, rand.NewChaCha8([32]byte{9}))   // for fields that were added later, so that the IDs of the others stay
+	newest := domain.NewMint(now, rand.NewChaCha8([32]byte{10})) // for the fields of requests, as later
 	return []Event{
 		ProcessStarted{Process: m.Process(), Host: "build-7", PID: 4711, Program: "ledger", Version: "v1.2.3", Until: now().Add(time.Minute), Address: "https://build-7:2114", InStore: true},
 		ProcessStopped{Process: m.Process(), Reason: ProcessLost},
@@ -63,12 +64,13 @@ func sampleEvents() []Event {
 			Hidden:   []HiddenTool{{Offered: effective, Rule: rule, Unmet: []domain.UnmetCondition{{Kind: "model", Wanted: "gpt-*", Found: "some-model"}}}},
 			Disabled: true, Observed: true, Rules: strings.Repeat("ef", 32),
 			Provider: "script", Client: "ledger", Flags: []string{"patch"}, System: strings.Repeat("0a", 32),
-			Described: []DescribedTool{{Name: "skill", Text: strings.Repeat("0b", 32)}},
+			Described:  []DescribedTool{{Name: "skill", Text: strings.Repeat("0b", 32)}},
+			Parameters: strings.Repeat("0c", 32), Schemas: strings.Repeat("0d", 32), Instruction: strings.Repeat("0e", 32), Compacted: newest.Event(),
 		},
 		ReplyReceived{
 			Turn: m.Turn(), Message: m.Message(), Text: "I read it.", Calls: []domain.Call{{ID: "call_1", Name: "read", Input: raw(`{"path":"a.go"}`)}},
 			Model: "some-model-1", Tokens: Tokens{Input: 1, Output: 2, CacheRead: 3, CacheWrite: 4}, Finish: "tool_use",
-			Thinking: "Where is it <called>?",
+			Thinking: "Where is it <called>?", Items: []ProviderItem{{Provider: "acme", Model: "some-model", Data: raw(`{"signed":"<x>"}`)}},
 		},
 		CallStarted{
 			Turn: m.Turn(), Message: m.Message(), Call: "call_1", Tool: "read", Offered: offered, Effective: effective,
@@ -103,13 +105,20 @@ func sampleEvents() []Event {
 			Turn: m.Turn(), Message: m.Message(), Reason: "two calls have one ID", Text: "I read it.",
 			Calls: []domain.Call{{ID: "call_1", Name: "read", Input: raw(`{"path":"a.go"}`)}},
 			Model: "some-model-1", Tokens: Tokens{Input: 1, Output: 2, CacheRead: 3, CacheWrite: 4}, Finish: "tool_use",
+			Thinking: "Where is it <called>?",
 		},
 		SettingChanged{Setting: SettingPermissionMode, Value: "bypassPermissions"},
 		SessionSpawned{Parent: m.Session(), Message: m.Message(), Call: "call_1"},
 		ContextAdded{Source: ContextSummary, Text: "We <read> & wrote", Bytes: 70000, SHA256: strings.Repeat("ab", 32)},
-		ContextCompacted{Trigger: "auto", Before: 160000, After: 9000},
+		ContextCompacted{
+			Trigger: "auto", Before: 160000, After: 9000, Window: 200000, Through: newest.Message(), Prompts: 2, Replies: 40, Calls: 90,
+			Shortened: []ShortenedResult{{Message: newest.Message(), Call: "call_1", Bytes: 50000}}, Summary: "We <read> & wrote", Model: "some-model",
+			Tokens: Tokens{Input: 1, Output: 2, CacheRead: 3, CacheWrite: 4}, Detail: "overloaded",
+		},
 		CommandRan{By: ByHook, Name: "PreToolUse:read", Command: "check <file>", Call: "call_1", Outcome: "blocked", Output: "no & no"},
-		ProviderFailed{Detail: "Overloaded", Status: 529, Attempt: 2},
+		ProviderFailed{
+			Detail: "Overloaded", Status: 529, Attempt: 2, Turn: newest.Turn(), Provider: "acme", Model: "some-model", Failure: "overloaded", Request: "req_1",
+		},
 		CallsAdded{Message: later.Message(), Parent: "call_1", Calls: []domain.Call{{ID: "call_1/1", Name: "read", Input: raw(`{"path":"a.go"}`)}}},
 		QuestionAsked{
 			Question: later.Permission(), Message: later.Message(), Call: "call_1", Agent: "build",
@@ -128,8 +137,8 @@ func sampleEvents() []Event {
 // version. Each addition has its own golden file, and the files of the
 // forms before it stay as they were.
 var additions = map[string]int{
-	"TurnMaterialized": 2, "CallSettled": 3, "PermissionRequested": 1, "PermissionDecided": 1, "ApprovalSaved": 2, "ApprovalRevoked": 2,
-	"PromptAdmitted": 1, "ReplyReceived": 1, "ProcessStarted": 1, "ToolsRegistered": 1, "SessionOpened": 1, "CallStarted": 1,
+	"TurnMaterialized": 3, "ReplyRefused": 1, "ContextCompacted": 1, "ProviderFailed": 1, "CallSettled": 3, "PermissionRequested": 1, "PermissionDecided": 1, "ApprovalSaved": 2, "ApprovalRevoked": 2,
+	"PromptAdmitted": 1, "ReplyReceived": 2, "ProcessStarted": 1, "ToolsRegistered": 1, "SessionOpened": 1, "CallStarted": 1,
 }
 
 // A goldenVariant is a form of a kind that some program wrote: a version, and how
@@ -170,6 +179,24 @@ func as(form goldenVariant, e Event) Event {
 		if form.additions < 1 {
 			e.Thinking = ""
 		}
+		if form.additions < 2 {
+			e.Items = nil
+		}
+		return e
+	case ReplyRefused:
+		if form.additions < 1 {
+			e.Thinking = ""
+		}
+		return e
+	case ContextCompacted:
+		if form.additions < 1 {
+			e = ContextCompacted{Trigger: e.Trigger, Before: e.Before, After: e.After}
+		}
+		return e
+	case ProviderFailed:
+		if form.additions < 1 {
+			e = ProviderFailed{Detail: e.Detail, Status: e.Status, Attempt: e.Attempt}
+		}
 		return e
 	case TurnMaterialized:
 		if form.additions < 1 {
@@ -181,6 +208,9 @@ func as(form goldenVariant, e Event) Event {
 			for i := range e.Hidden {
 				e.Hidden[i].Unmet = nil
 			}
+		}
+		if form.additions < 3 {
+			e.Parameters, e.Schemas, e.Instruction, e.Compacted = "", "", "", domain.EventID{}
 		}
 		return e
 	case ToolsRegistered:

@@ -1,6 +1,8 @@
 package events
 
 import (
+	"encoding/json"
+
 	"github.com/settlement-ledger/ledger/domain"
 )
 
@@ -89,6 +91,17 @@ type TurnMaterialized struct {
 	Observed bool `json:"observed,omitempty"`
 	// Rules is the Rules.Digest of the agent's permission rules; empty: not known.
 	Rules string `json:"rules,omitempty" codec:"intern"`
+	// Parameters is the digest of the parameters of the request as the provider sent
+	// them, without system prompt, messages and tools, and Schemas that of the tools as
+	// sent. Both texts are JSON, in earlier TextRecorded; empty: not known.
+	Parameters string `json:"parameters,omitempty" codec:"intern"`
+	Schemas    string `json:"schemas,omitempty" codec:"intern"`
+	// Instruction is the digest of a text that the request has behind the messages of the
+	// session; empty: there is none.
+	Instruction string `json:"instruction,omitempty" codec:"intern"`
+	// Compacted is the ContextCompacted that lists the messages and results that the
+	// request leaves out; zero: it leaves none out.
+	Compacted domain.EventID `json:"compacted,omitzero"`
 }
 
 // Offer returns the tools that the turn may call.
@@ -112,7 +125,8 @@ type DescribedTool struct {
 }
 
 // TextRecorded records a text that turns of the session name by its digest: a system
-// prompt or the description of a tool. A session has each text once.
+// prompt, the description of a tool, the parameters of a request or the tools as sent. A
+// session has each text once.
 type TextRecorded struct {
 	// Digest is the SHA-256 of the text in 64 hexadecimal digits.
 	Digest string `json:"digest"`
@@ -157,6 +171,17 @@ type ReplyReceived struct {
 
 	// Thinking is the reasoning of the model; later requests do not include it.
 	Thinking string `json:"thinking,omitempty"`
+	// Items are opaque parts of the reply that later requests give back to the provider.
+	Items []ProviderItem `json:"items,omitempty"`
+}
+
+// A ProviderItem is an opaque part of a reply, such as signed or encrypted reasoning. Only
+// requests to the provider and model that made it contain it.
+type ProviderItem struct {
+	Provider string `json:"provider" codec:"intern"`
+	Model    string `json:"model" codec:"intern"`
+	// Data is JSON in a form of the provider.
+	Data json.RawMessage `json:"data"`
 }
 
 // ReplyRefused records an unusable reply and the reason. None of its calls
@@ -175,6 +200,8 @@ type ReplyRefused struct {
 	Model  string        `json:"model,omitempty" codec:"intern"`
 	Tokens Tokens        `json:"tokens,omitzero"`
 	Finish string        `json:"finish,omitempty" codec:"intern"`
+	// Thinking is the reasoning of the model.
+	Thinking string `json:"thinking,omitempty"`
 }
 
 // Tokens are the token counts of the provider.
