@@ -27,6 +27,10 @@
 //   - A reply that has a call without an ID, or two calls with the same ID, is
 //     recorded as refused with the reason. No call of it runs, and the run
 //     ends with [ErrBadReply].
+//   - A request that fails is recorded with each attempt. A reply that breaks off is
+//     recorded as refused with the parts that arrived, and no call of it runs.
+//   - A turn names the system prompt, the parameters and the schemas of its request by
+//     their digests, and its session has each text once.
 //   - A process is dead if its lease ran out, or if it had no lease and the judging
 //     process holds the store exclusively. Silence alone is no proof.
 //   - A run that is interrupted or fails ends all open calls, dismisses open
@@ -48,7 +52,8 @@
 //
 // # Errors
 //
-// Run returns [ErrNoSession], [ErrImported], [ErrElsewhere], [ErrNoProgress],
+// Run returns the errors of the provider, such as [ProviderError] and
+// [IncompatibleError], and [ErrNoSession], [ErrImported], [ErrElsewhere], [ErrNoProgress],
 // [ErrBadReply], [ErrBroken] and events.ErrUnknownKind. Admit returns
 // [ErrOtherText], and Note [ErrNotRunning]. [ErrLeaseLost] is the cause with which
 // the context of a Lease ends. A *events.Conflict reports that another process

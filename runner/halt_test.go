@@ -296,8 +296,8 @@ func (c cutShort) Reply(context.Context, runner.Turn) iter.Seq2[runner.Part, err
 	}
 }
 
-// A reply that an interruption cuts short is discarded.
-func TestReplyThatAnInterruptionCutsShortIsNotKept(t *testing.T) {
+// A reply that an interruption cuts short is recorded as refused, and no call of it runs.
+func TestReplyThatAnInterruptionCutsShortIsRefused(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var count counter
@@ -306,7 +306,7 @@ func TestReplyThatAnInterruptionCutsShortIsNotKept(t *testing.T) {
 	if err := p.runner.Run(ctx, session); !errors.Is(err, domain.ErrInterrupted) {
 		t.Fatalf("Run = %v, want the interruption", err)
 	}
-	if got, want := p.kinds(session), "SessionOpened PromptAdmitted TurnMaterialized SessionInterrupted"; got != want || count.total() != 0 {
+	if got, want := p.kinds(session), "SessionOpened PromptAdmitted TurnMaterialized ReplyRefused SessionInterrupted"; got != want || count.total() != 0 {
 		t.Fatalf("events = %s after %d runs, want %s after none", got, count.total(), want)
 	}
 }

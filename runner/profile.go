@@ -52,19 +52,22 @@ func (c *runState) facts() domain.TurnFacts {
 	}
 	var named string
 	if n, ok := c.config.Provider.(ModelNamer); ok {
-		f.Provider, named = n.NextModel(c.session)
+		f.Provider, named = n.NextModel(c.session, c.profile.Model)
 	}
 	f.Model = cmp.Or(c.profile.Model, named, c.session.Model)
 	return f
 }
 
-// textDrafts returns the drafts of texts that the session does not have yet, of the system
-// prompt and of the descriptions made for the turn. It sets the digests of these texts in
-// turn.
-func (c *runState) textDrafts(turn *events.TurnMaterialized, described map[domain.Name]string) []events.Draft {
+// textDrafts returns the drafts of texts that the session does not have yet: the system
+// prompt, the instruction, the parameters and the schemas of the request, and the
+// descriptions made for the turn. It sets the digests of these texts in turn.
+func (c *runState) textDrafts(turn *events.TurnMaterialized, request Turn, record RequestRecord, described map[domain.Name]string) []events.Draft {
 	var drafts []events.Draft
 	digests := map[string]bool{}
 	name := func(text string) string {
+		if text == "" {
+			return ""
+		}
 		sum := sha256.Sum256([]byte(text))
 		digest := hex.EncodeToString(sum[:])
 		if !c.session.Texts[digest] && !digests[digest] {
@@ -73,9 +76,8 @@ func (c *runState) textDrafts(turn *events.TurnMaterialized, described map[domai
 		}
 		return digest
 	}
-	if c.profile.System != "" {
-		turn.System = name(c.profile.System)
-	}
+	turn.System, turn.Instruction = name(request.System), name(request.Instruction)
+	turn.Parameters, turn.Schemas = name(record.Parameters), name(record.Schemas)
 	for _, tool := range slices.Sorted(maps.Keys(described)) {
 		turn.Described = append(turn.Described, events.DescribedTool{Name: tool, Text: name(described[tool])})
 	}

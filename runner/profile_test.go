@@ -130,7 +130,9 @@ type namer struct {
 	model string
 }
 
-func (n namer) NextModel(*conversation.State) (provider, model string) { return "acme", n.model }
+func (n namer) NextModel(*conversation.State, string) (provider, model string) {
+	return "acme", n.model
+}
 
 // The model of a turn is that of the agent, or else that of the provider, or else that of
 // the session. The turn records it with the provider, the client and the flags.

@@ -68,6 +68,10 @@ type Config struct {
 	// is called when a run begins and before each turn, and not by a recovery. An error
 	// ends the run. Nil: the zero Profile.
 	Profile func(context.Context, *conversation.State) (Profile, error)
+	// OnPart is called with each part of a reply as the provider yields it, before the
+	// reply is recorded, for display. It must not block for long. It may be called for
+	// several sessions at once. Nil: no call.
+	OnPart func(Turn, Part)
 	// Client is the program that runs the sessions, and Flags are the names that the user
 	// set. Turns record both, and tools may depend on them.
 	Client string

@@ -33,14 +33,12 @@ func (c *runState) ask(ctx context.Context, last bool) error {
 		return err
 	}
 	c.turn = turn.ID
-	reply, err := c.reply(ctx, turn)
-	if bad, ok := errors.AsType[*badReply](err); ok {
-		return c.refuse(ctx, reply, bad, offered)
+	got := receivedReply{ReplyReceived: events.ReplyReceived{Turn: turn.ID, Message: turn.Message, Model: turn.Model}}
+	if err := c.receive(ctx, turn, &got); err != nil {
+		return c.recordFailure(ctx, got, fmt.Errorf("ask %s: %w", turn.Agent, err), offered)
 	}
-	if err != nil {
-		return fmt.Errorf("ask %s: %w", turn.Agent, err)
-	}
-	if _, err := c.journal.writer.Append(ctx, c.config.Ledger.Draft(reply, offered)); err != nil {
+	drafts = append(c.attemptDrafts(got, offered), c.config.Ledger.Draft(got.ReplyReceived, offered))
+	if _, err := c.journal.writer.Append(ctx, drafts...); err != nil {
 		return fmt.Errorf("record reply: %w", err)
 	}
 	return nil
@@ -88,18 +86,55 @@ type badReply struct{ reason string }
 func (b *badReply) Error() string { return ErrBadReply.Error() + ": " + b.reason }
 func (b *badReply) Unwrap() error { return ErrBadReply }
 
-// refuse records an unusable reply with the reason in bad, so that an auditor can read
-// the reply. It returns the error of the run.
-func (c *runState) refuse(ctx context.Context, reply events.ReplyReceived, bad *badReply, turn domain.EventID) error {
-	e := events.ReplyRefused{
-		Turn: reply.Turn, Message: reply.Message, Reason: bad.reason, Text: reply.Text, Calls: reply.Calls,
-		Model: reply.Model, Tokens: reply.Tokens, Finish: reply.Finish,
+// A receivedReply is a reply as far as it was received, with the failed attempts to get
+// it.
+type receivedReply struct {
+	events.ReplyReceived
+	failed []FailedAttemptPart
+	// begun is set if the reply has a part.
+	begun bool
+}
+
+// recordFailure records the failed attempts of a request and its final failure. If the
+// reply has a part, it records the parts as a refused reply with the reason, so that an
+// auditor can read them. It records them after an interruption too, within the grace
+// period. It returns the failure.
+func (c *runState) recordFailure(ctx context.Context, got receivedReply, failure error, turn domain.EventID) error {
+	if p, ok := errors.AsType[*ProviderError](failure); ok {
+		got.failed = append(got.failed, FailedAttemptPart{Attempt: len(got.failed) + 1, Err: p})
 	}
-	err := fmt.Errorf("ask %s: %w", c.session.Agent, bad)
-	if _, appendErr := c.journal.writer.Append(ctx, c.config.Ledger.Draft(e, turn)); appendErr != nil {
-		return errors.Join(err, fmt.Errorf("record refused reply: %w", appendErr))
+	drafts := c.attemptDrafts(got, turn)
+	if got.begun {
+		reason := failure.Error()
+		if bad, ok := errors.AsType[*badReply](failure); ok {
+			reason = bad.reason
+		}
+		drafts = append(drafts, c.config.Ledger.Draft(events.ReplyRefused{
+			Turn: got.Turn, Message: got.Message, Reason: registry.DefaultLimits.Cut(reason), Text: got.Text, Calls: got.Calls,
+			Model: got.Model, Tokens: got.Tokens, Finish: got.Finish, Thinking: got.Thinking,
+		}, turn))
 	}
-	return err
+	if len(drafts) == 0 {
+		return failure
+	}
+	keep, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.config.Grace)
+	defer cancel()
+	if _, err := c.journal.writer.Append(keep, drafts...); err != nil {
+		return errors.Join(failure, fmt.Errorf("record refused reply: %w", err))
+	}
+	return failure
+}
+
+// attemptDrafts returns a ProviderFailed for each failed attempt.
+func (c *runState) attemptDrafts(got receivedReply, turn domain.EventID) []events.Draft {
+	var drafts []events.Draft
+	for _, f := range got.failed {
+		drafts = append(drafts, c.config.Ledger.Draft(events.ProviderFailed{
+			Detail: registry.DefaultLimits.Cut(f.Err.Message), Status: int64(f.Err.Status), Attempt: int64(f.Attempt), Turn: got.Turn,
+			Provider: f.Err.Provider, Model: f.Err.Model, Failure: string(f.Err.Failure), Request: registry.DefaultLimits.Cut(f.Err.Request),
+		}, turn))
+	}
+	return drafts
 }
 
 // offer materializes the tools of a turn. It returns the turn for the provider and the
@@ -125,16 +160,36 @@ func (c *runState) offer(ctx context.Context, last bool) (Turn, []events.Draft, 
 		turn.Tools, described = m.Definitions(), m.Described()
 		event.Tools, event.Hidden = append(event.Tools, m.Offer().Tools...), m.Hidden()
 	}
-	drafts := c.textDrafts(&event, described)
+	record, err := c.prepare(turn)
+	if err != nil {
+		return Turn{}, nil, err
+	}
+	drafts := c.textDrafts(&event, turn, record, described)
 	return turn, append(drafts, c.config.Ledger.Draft(event, c.session.Last)), nil
 }
 
-// reply asks the provider and assembles its reply. If the reply is unusable, it returns
-// the reply as the provider sent it and a *badReply error. It reads such a reply to the
-// end, so that the record is complete.
-func (c *runState) reply(ctx context.Context, turn Turn) (events.ReplyReceived, error) {
-	reply := events.ReplyReceived{Turn: turn.ID, Message: turn.Message, Model: turn.Model}
-	var text strings.Builder
+// prepare returns the record of the request for a turn, or the zero RequestRecord if the
+// provider prepares no requests.
+func (c *runState) prepare(turn Turn) (RequestRecord, error) {
+	p, ok := c.config.Provider.(RequestPreparer)
+	if !ok {
+		return RequestRecord{}, nil
+	}
+	record, err := p.PrepareRequest(turn)
+	if err != nil {
+		return record, fmt.Errorf("ask %s: %w", turn.Agent, err)
+	}
+	record.Parameters = strings.ToValidUTF8(record.Parameters, "\uFFFD")
+	record.Schemas = strings.ToValidUTF8(record.Schemas, "\uFFFD")
+	return record, nil
+}
+
+// receive asks the provider and adds the parts of its reply to got, also those before a
+// failure. If the reply is unusable, it returns a *badReply. It reads such a reply to the
+// end, so that the record is complete. It passes each part to Config.OnPart.
+func (c *runState) receive(ctx context.Context, turn Turn, got *receivedReply) error {
+	var text, thinking strings.Builder
+	defer func() { got.Text, got.Thinking = text.String(), thinking.String() }()
 	var bad *badReply
 	refuse := func(format string, args ...any) {
 		if bad == nil {
@@ -144,39 +199,59 @@ func (c *runState) reply(ctx context.Context, turn Turn) (events.ReplyReceived, 
 	seen := map[domain.CallID]bool{}
 	for part, err := range c.config.Provider.Reply(ctx, turn) {
 		if err != nil {
-			return reply, err
+			return err
 		}
+		if c.config.OnPart != nil {
+			c.config.OnPart(turn, part)
+		}
+		if failed, ok := part.(FailedAttemptPart); ok {
+			got.failed = append(got.failed, failed)
+			continue
+		}
+		got.begun = true
 		switch part := part.(type) {
 		case TextPart:
 			text.WriteString(string(part))
+		case ThinkingPart:
+			thinking.WriteString(string(part))
+		case ProviderPart:
+			got.Items = append(got.Items, events.ProviderItem(part))
 		case CallPart:
-			name, id := registry.ShortName(part.Name), registry.ShortName(string(part.ID))
-			switch {
-			case part.ID == "":
-				refuse("call %d, of %q, has no ID", len(reply.Calls)+1, name)
-			case !utf8.ValidString(string(part.ID)):
-				refuse("call %d, of %q, has the ID %q, which is not UTF-8", len(reply.Calls)+1, name, id)
-			case len(part.ID) > maxCallID:
-				refuse("call %d, of %q, has an ID of %d bytes, which is over the limit of %d", len(reply.Calls)+1, name, len(part.ID), maxCallID)
-			case seen[part.ID]:
-				refuse("call %d, of %q, has the ID %q of a call before it", len(reply.Calls)+1, name, id)
+			if reason := checkCall(part, len(got.Calls)+1, seen); reason != "" {
+				refuse("%s", reason)
 			}
 			seen[part.ID] = true
-			reply.Calls = append(reply.Calls, domain.Call{ID: part.ID, Name: part.Name, Input: asJSON(part.Input)})
+			got.Calls = append(got.Calls, domain.Call{ID: part.ID, Name: part.Name, Input: asJSON(part.Input)})
 		case FinishPart:
-			reply.Finish, reply.Tokens = part.Reason, part.Tokens
+			got.Finish, got.Tokens = part.Reason, part.Tokens
 			if part.Model != "" {
-				reply.Model = part.Model
+				got.Model = part.Model
 			}
 		default:
 			refuse("it has a part of type %T", part)
 		}
 	}
-	reply.Text = text.String()
 	if err := context.Cause(ctx); err != nil || bad == nil {
-		return reply, err
+		return err
 	}
-	return reply, bad
+	return bad
+}
+
+// checkCall returns the reason for which call number n of a reply is unusable, or "". seen
+// has the IDs of the calls before it.
+func checkCall(c CallPart, n int, seen map[domain.CallID]bool) string {
+	name, id := registry.ShortName(c.Name), registry.ShortName(string(c.ID))
+	switch {
+	case c.ID == "":
+		return fmt.Sprintf("call %d, of %q, has no ID", n, name)
+	case !utf8.ValidString(string(c.ID)):
+		return fmt.Sprintf("call %d, of %q, has the ID %q, which is not UTF-8", n, name, id)
+	case len(c.ID) > maxCallID:
+		return fmt.Sprintf("call %d, of %q, has an ID of %d bytes, which is over the limit of %d", n, name, len(c.ID), maxCallID)
+	case seen[c.ID]:
+		return fmt.Sprintf("call %d, of %q, has the ID %q of a call before it", n, name, id)
+	}
+	return ""
 }
 
 // asJSON returns an input as valid JSON: an empty object for an empty input, and a JSON

@@ -72,6 +72,7 @@ var importRules = map[string]importRule{
 	"runner":                       {[]string{"domain", "events", "projections", "projections/calls", "projections/catalog", "projections/conversation", "registry"}, []string{"golang.org/x/sync"}},
 	"runner/plugins":               {[]string{"domain", "registry", "builtins/permission", "builtins/process"}, nil},
 	"runner/agents":                {[]string{"domain", "builtins/frontmatter", "builtins/permission"}, nil},
+	"runner/secrets":               {nil, nil},
 	"runner/plugins/toolfiles":     {[]string{"domain", "builtins", "builtins/permission", "builtins/process", "runner/plugins"}, []string{"github.com/go-json-experiment/json"}},
 	"runner/engine": {[]string{
 		"domain", "events", "events/embedded", "events/embedded/storedir", "projections", "projections/calls", "projections/catalog", "projections/conversation",

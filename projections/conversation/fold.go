@@ -14,7 +14,7 @@ import (
 // others.
 func Projection() projections.Projection[*State] {
 	return projections.Projection[*State]{
-		Name: "conversation", Version: 3, Init: func() *State { return &State{} }, Apply: apply,
+		Name: "conversation", Version: 4, Init: func() *State { return &State{} }, Apply: apply,
 	}
 }
 
@@ -128,6 +128,7 @@ func (s *State) replied(e events.ReplyReceived, v events.Envelope) {
 // has a call with the same ID, the new call gets the progress of that call.
 func (r *Reply) add(e events.ReplyReceived, offer domain.Offer) {
 	r.Text += e.Text
+	r.Items = append(r.Items, e.Items...)
 	for _, c := range e.Calls {
 		call := ReplyCall{Call: c, Message: e.Message}
 		if twin, ok := r.twin(c.ID); ok {

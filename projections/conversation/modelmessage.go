@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
 )
 
 // A MessageRole is the author of a message that a model reads.
@@ -22,13 +23,14 @@ const (
 const OutcomeUnknown = "The outcome of this tool call is unknown."
 
 // A ModelMessage is one message as a model reads it. A user message has Text. An
-// assistant message has Text and Calls. A tool message has a Call and the Reading,
+// assistant message has Text, Calls and the Items of its provider. A tool message has a Call and the Reading,
 // the result of that call.
 type ModelMessage struct {
 	Role    MessageRole
 	Message domain.MessageID
 	Text    string
 	Calls   []domain.Call
+	Items   []events.ProviderItem
 	Call    domain.Call
 	Reading domain.ToolResult
 }
@@ -45,7 +47,7 @@ func (s *State) ModelMessages() []ModelMessage {
 			continue
 		}
 		calls := distinct(m.Reply.Calls)
-		reply := ModelMessage{Role: Assistant, Message: m.ID, Text: m.Reply.Text}
+		reply := ModelMessage{Role: Assistant, Message: m.ID, Text: m.Reply.Text, Items: m.Reply.Items}
 		for _, c := range calls {
 			reply.Calls = append(reply.Calls, c.withInput())
 		}

@@ -98,10 +98,12 @@ type Reply struct {
 	// The model did not ask for them, and no request to a model contains them.
 	Added []ReplyCall `json:"added,omitempty"`
 	// Offer is the offer of the turn that the reply answers.
-	Offer  domain.Offer  `json:"offer"`
-	Finish string        `json:"finish,omitempty"`
-	Tokens events.Tokens `json:"tokens,omitzero"`
-	Model  string        `json:"model,omitempty"`
+	Offer  domain.Offer `json:"offer"`
+	Finish string       `json:"finish,omitempty"`
+	// Items are the opaque parts that requests give back to the provider.
+	Items  []events.ProviderItem `json:"items,omitempty"`
+	Tokens events.Tokens         `json:"tokens,omitzero"`
+	Model  string                `json:"model,omitempty"`
 }
 
 // A ReplyCall is one call of a reply, with its progress and outcome. Message and ID

@@ -264,7 +264,7 @@ func CountReplies(c *conversation.State) int {
 
 // NextModel implements runner.ModelNamer: the model of the step that is replayed next, or
 // else the model of the trajectory.
-func (s *Script) NextModel(c *conversation.State) (provider, model string) {
+func (s *Script) NextModel(c *conversation.State, _ string) (provider, model string) {
 	own, err := s.of(c)
 	if err != nil {
 		return "script", ""
