@@ -122,7 +122,7 @@ func TestAFailedRequestIsOnRecordWithItsParts(t *testing.T) {
 			t.Parallel()
 			var count counter
 			model := &preparing{parts: row.parts, err: row.err}
-			p := start(t, registry.Tools{"echo": echo(&count)}, runner.Config{Provider: model})
+			p := start(t, registry.Tools{"echo": echo(&count)}, runner.Config{Provider: model, Steps: 3})
 			session := p.open("go")
 			if err := p.runner.Run(t.Context(), session); !errors.Is(err, row.err) {
 				t.Fatalf("Run = %v, want %v", err, row.err)

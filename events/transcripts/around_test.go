@@ -132,7 +132,7 @@ func TestContextAndCommandsAreRecorded(t *testing.T) {
 	if diff := cmp.Diff([]events.ProviderFailed{{Detail: "Overloaded", Status: 529, Attempt: 2}, {Detail: "API Error: 500"}}, eventsOf[events.ProviderFailed](t, l)); diff != "" {
 		t.Errorf("failed requests (-want +got):\n%s", diff)
 	}
-	if got := eventsOf[events.ContextCompacted](t, l); len(got) != 1 || got[0] != (events.ContextCompacted{Trigger: "auto", Before: 160000, After: 9000}) {
+	if got := eventsOf[events.ContextCompacted](t, l); len(got) != 1 || got[0].Trigger != "auto" || got[0].Before != 160000 || got[0].After != 9000 {
 		t.Errorf("compactions are %+v", got)
 	}
 	if got := eventsOf[events.ContextAdded](t, l); len(got) != 1 || got[0].Source != "command_output" || got[0].Text != "shown" {
