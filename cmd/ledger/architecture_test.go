@@ -82,7 +82,8 @@ var importRules = map[string]importRule{
 		"domain", "events", "events/embedded", "events/embedded/backup", "events/embedded/storedir", "events/eventstoredb", "events/eventstoredb/server",
 		"events/eventstoredb/server/auth", "events/eventstoredb/server/conns", "projections", "registry/outputs", "registry/outputs/remote", "runner/engine",
 	}, nil},
-	"runner/providers/script": {[]string{"domain", "projections/conversation", "runner"}, nil},
+	"runner/providers/script":        {[]string{"domain", "projections/conversation", "runner"}, nil},
+	"runner/providers/providerstest": {nil, nil},
 	"cmd/ledger/bench": {[]string{
 		"domain", "events", "events/embedded", "events/embedded/storedir", "projections", "projections/calls", "registry", "registry/outputs",
 	}, nil},
