@@ -73,6 +73,11 @@ var importRules = map[string]importRule{
 	"runner/plugins":               {[]string{"domain", "registry", "builtins/permission", "builtins/process"}, nil},
 	"runner/agents":                {[]string{"domain", "builtins/frontmatter", "builtins/permission"}, nil},
 	"runner/secrets":               {nil, nil},
+	"runner/plugins/mcp": {[]string{
+		"domain", "builtins", "builtins/permission", "builtins/process", "runner/plugins", "runner/plugins/mcp/mcpconfig", "runner/plugins/mcp/transport", "runner/secrets",
+	}, []string{"github.com/modelcontextprotocol/go-sdk", "github.com/go-json-experiment/json", "github.com/aymanbagabas/go-udiff"}},
+	"runner/plugins/mcp/mcpconfig": {[]string{"builtins"}, []string{"github.com/go-json-experiment/json"}},
+	"runner/plugins/mcp/transport": {[]string{"builtins/process"}, []string{"github.com/modelcontextprotocol/go-sdk"}},
 	"runner/plugins/toolfiles":     {[]string{"domain", "builtins", "builtins/permission", "builtins/process", "runner/plugins"}, []string{"github.com/go-json-experiment/json"}},
 	"runner/engine": {[]string{
 		"domain", "events", "events/embedded", "events/embedded/storedir", "projections", "projections/calls", "projections/catalog", "projections/conversation",

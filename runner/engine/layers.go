@@ -44,8 +44,14 @@ func (w *Workspace) openSessionLayer(ctx context.Context, session domain.Session
 	return w.Process.layers.Registry(w.config.Registry, append(w.layers[:len(w.layers):len(w.layers)], layer)...)
 }
 
+// A pluginGate decides requests and asks questions for the calls of plugins.
+type pluginGate interface {
+	permission.Asserter
+	plugins.QuestionAsker
+}
+
 // install installs plugins in a layer. The host is closed with the process.
-func (w *Workspace) install(ctx context.Context, layer *registry.Layer, gate permission.Asserter, list []plugins.Plugin) error {
+func (w *Workspace) install(ctx context.Context, layer *registry.Layer, gate pluginGate, list []plugins.Plugin) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -55,7 +61,7 @@ func (w *Workspace) install(ctx context.Context, layer *registry.Layer, gate per
 	}
 	host, err := plugins.New(plugins.Config{
 		Layer: layer, Settings: w.config.PluginSettings,
-		Location: plugins.PluginLocation{Folder: w.config.Location, Environment: environment, Permission: gate},
+		Location: plugins.PluginLocation{Folder: w.config.Location, Environment: environment, Permission: gate, Questions: gate},
 	})
 	if err != nil {
 		return err
@@ -114,13 +120,33 @@ type processGate struct{ process *Process }
 // Assert implements permission.Asserter. A call of a session that no workspace runs is
 // denied.
 func (g processGate) Assert(ctx context.Context, inv domain.Invocation, ask permission.Ask) error {
+	gate, err := g.of(inv, ask.Action)
+	if err != nil {
+		return err
+	}
+	return gate.Assert(ctx, inv, ask)
+}
+
+// AskQuestions implements plugins.QuestionAsker. A question of a session that no workspace
+// runs is denied.
+func (g processGate) AskQuestions(ctx context.Context, inv domain.Invocation, questions []domain.Question) ([][]string, error) {
+	gate, err := g.of(inv, "question")
+	if err != nil {
+		return nil, err
+	}
+	return gate.AskQuestions(ctx, inv, questions)
+}
+
+// of returns the gate of the workspace that runs the session of a call. It returns a
+// *domain.Denied of the action if no workspace does.
+func (g processGate) of(inv domain.Invocation, action string) (*permission.Gate, error) {
 	g.process.mu.Lock()
 	workspaces := g.process.mu.workspaces[:len(g.process.mu.workspaces):len(g.process.mu.workspaces)]
 	g.process.mu.Unlock()
 	for _, w := range workspaces {
 		if w.session(inv.Session) != nil {
-			return w.Gate.Assert(ctx, inv, ask)
+			return w.Gate, nil
 		}
 	}
-	return &domain.Denied{Action: ask.Action, Resource: "*", Reason: fmt.Sprintf("no workspace runs session %s", inv.Session)}
+	return nil, &domain.Denied{Action: action, Resource: "*", Reason: fmt.Sprintf("no workspace runs session %s", inv.Session)}
 }

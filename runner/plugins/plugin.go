@@ -69,4 +69,14 @@ type PluginLocation struct {
 	Start func(process.Command) (*process.PipedProcess, error)
 	// Permission decides which actions the calls of the plugin's tools may perform.
 	Permission permission.Asserter
+	// Questions asks a person on behalf of a call. Nil: no person can be asked.
+	Questions QuestionAsker
+}
+
+// A QuestionAsker asks a person the questions of a call. It is safe for concurrent use.
+type QuestionAsker interface {
+	// AskQuestions returns an answer to each question. It returns
+	// permission.ErrBadQuestion, a *domain.Declined if the person dismisses the questions,
+	// a *domain.Denied if there is no person, and the cause of an ended context.
+	AskQuestions(context.Context, domain.Invocation, []domain.Question) ([][]string, error)
 }
