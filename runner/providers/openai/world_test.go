@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -210,16 +209,6 @@ func compact(t testing.TB, value any) string {
 	}
 	return b.String()
 }
-
-// A gate lets a test wait for one event of a server.
-type gate struct {
-	once sync.Once
-	c    chan struct{}
-}
-
-func newGate() *gate { return &gate{c: make(chan struct{})} }
-
-func (g *gate) open() { g.once.Do(func() { close(g.c) }) }
 
 // contains reports whether list has an element with the text.
 func contains(list []string, text string) bool {
