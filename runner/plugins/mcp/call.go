@@ -311,11 +311,15 @@ func (o *remoteCall) toolFailure(r rawResult) error {
 	return domain.Fail("%s", text+o.refusal.get().note)
 }
 
+// codeRejected is the code with which the SDK marks its own errors of a request.
+const codeRejected = -32005
+
 // failed returns the end of a call without a result: the cause of ctx if the call was
 // interrupted, a defect if the server ended, and otherwise a failure.
 func (o *remoteCall) failed(ctx context.Context, err error, sent bool) error {
 	s, c := o.tool.server, o.connection
 	rpc, isRPC := errors.AsType[*jsonrpc.Error](err)
+	isRPC = isRPC && rpc.Code != codeRejected
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -342,8 +346,8 @@ func (o *remoteCall) ended(err error, sent bool) error {
 	s, c := o.tool.server, o.connection
 	c.joinedClose()
 	reason := c.link.Fault()
-	if reason == nil {
-		reason = err
+	if reason == nil || errors.Is(reason, transport.ErrLinkClosed) {
+		reason = err // the SDK closes a connection that is broken
 	}
 	d := &domain.Defect{}
 	if end, ok := errors.AsType[*transport.EndError](reason); ok {

@@ -1,6 +1,11 @@
 package mcp_test
 
 import (
+	"context"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/settlement-ledger/ledger/domain"
@@ -29,4 +34,137 @@ func wantResults(w *world, era string) {
 	}
 	w.want(w.call("a_echo", `{"text":7}`), domain.InvalidInput, "/text")
 	w.want(w.call("a_echo", `{"text":"x","other":1}`), domain.InvalidInput, "other")
+}
+
+// Whatever a server answers to a call, the call has one end that tells the truth about it,
+// and the server serves the next call.
+func TestEachAnswerHasItsEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]entry{"a": process("raw").with("timeout", "30s")})
+	for _, row := range []struct {
+		tool    string
+		outcome domain.Outcome
+		texts   []string
+	}{
+		{"twice", domain.Succeeded, []string{"first"}},
+		{"late", domain.Succeeded, []string{"own"}},
+		{"babble", domain.Succeeded, []string{"after the noise"}},
+		{"flood", domain.Succeeded, []string{"after the flood"}},
+		{"errs", domain.Succeeded, []string{"after the errors"}},
+		{"pings", domain.Succeeded, []string{"pinged"}},
+		{"panics", domain.Succeeded, []string{"still here"}},
+		{"plain", domain.Succeeded, []string{"hologram", "does not know"}},
+		{"task", domain.Failed, []string{"MCP server a", "started a task", "does not poll", "outcome is unknown"}},
+		{"task25", domain.Failed, []string{"MCP server a", "started a task"}},
+		{"odd", domain.Failed, []string{"MCP server a", `resultType "partial" is unknown`}},
+		{"strange", domain.Failed, []string{"MCP server a", "resultType is no string"}},
+		{"dup", domain.Failed, []string{"MCP server a", "key occurs twice"}},
+		{"empty", domain.Failed, []string{"MCP server a", "neither content nor structuredContent"}},
+		{"null", domain.Failed, []string{"MCP server a", "no JSON object"}},
+		{"nothing", domain.Failed, []string{"MCP server a", "no JSON object"}},
+		{"text", domain.Failed, []string{"MCP server a", "/content"}},
+		{"inputs", domain.Failed, []string{"MCP server a", "sampling/createMessage", "does not do"}},
+		{"lies", domain.InvalidOutput, []string{"/n"}},
+		{"forgets", domain.InvalidOutput, []string{"n"}},
+		{"list", domain.Succeeded, []string{"[1,20000000000000000001]"}},
+		{"beside", domain.Succeeded, []string{`{"n":1}`}},
+		{"secret", domain.Succeeded, []string{"<[redacted]>"}},
+	} {
+		s := w.call("a_"+row.tool, `{}`)
+		w.want(s, row.outcome, row.texts...)
+		if row.tool == "beside" && s.Lost == 0 {
+			t.Errorf("%s: no byte is reported as lost, want those of the image", row.tool)
+		}
+	}
+	if r := w.refusals(); len(r) > 0 {
+		t.Errorf("refused %q, want none: the server has not ended", r)
+	}
+}
+
+// A server that ends during a call ends the call with a defect that says so, and is
+// started again.
+func TestServerThatEndsInACallIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ mode, tool, next, reason string }{
+		{"sdk", "die", "echo", "exit status 7"},
+		{"old", "die", "echo", "exit status 7"},
+		{"raw", "half", "twice", "exit status 0"},
+		{"raw", "huge", "twice", "over the limit of 16777216 bytes"},
+	} {
+		t.Run(row.mode+row.tool, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, map[string]entry{"a": process(row.mode), "b": process("sdk")})
+			m := w.offer()
+			w.want(w.settle(t.Context(), m, "a_"+row.tool, `{}`), domain.Defective, "MCP server a ended during a call of "+row.tool, row.reason, "outcome of the call is unknown")
+			w.want(w.settle(t.Context(), m, "a_"+row.next, `{"text":"x"}`), domain.Failed, "MCP server a is not running", "was not sent")
+			w.want(w.settle(t.Context(), m, "b_echo", `{"text":"other"}`), domain.Succeeded, "echo other")
+			w.want(w.call("a_"+row.next, `{"text":"x"}`), domain.Succeeded)
+			w.wantRefusal("mcp server a: it ended and is started again", row.reason)
+		})
+	}
+}
+
+// A call without an answer ends at its timeout, and the server serves the next call.
+func TestSilentCallEndsAtItsTimeout(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]entry{"a": process("raw").with("timeout", "300ms")})
+	w.want(w.call("a_hang", `{}`), domain.Failed, "MCP server a", "did not answer within 300ms", "cancelled")
+	w.want(w.call("a_twice", `{}`), domain.Succeeded, "first")
+}
+
+// The last progress of a call that fails is on record, without secrets.
+func TestProgressOfAFailedCallIsOnRecord(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]entry{"a": process("raw")})
+	s := w.call("a_steps", `{}`)
+	w.want(s, domain.Failed, "stopped")
+	if p := s.Progress; p == nil || p.Content.Text() != "half [redacted]" || string(p.Structured) != `{"progress":1,"total":2}` {
+		t.Errorf("progress = %+v, want the message without the secret, and the numbers", p)
+	}
+}
+
+// awaitFile waits until a server has written a file.
+func awaitFile(t *testing.T, file string) {
+	t.Helper()
+	for t.Context().Err() == nil {
+		if _, err := os.Stat(file); err == nil {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+// An interruption ends a call at once, and the server learns of it.
+func TestInterruptionReachesTheServer(t *testing.T) {
+	t.Parallel()
+	for _, era := range []string{"sdk", "old"} {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, map[string]entry{"a": process(era)})
+			m := w.offer()
+			seen := filepath.Join(t.TempDir(), "seen")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			ended := make(chan domain.Settlement, 1)
+			go func() { ended <- w.settle(ctx, m, "a_slow", `{"text":`+quoted(seen)+`}`) }()
+			awaitFile(t, seen+".began")
+			cancel(domain.ByUser)
+			w.want(<-ended, domain.Interrupted)
+			awaitFile(t, seen)
+			w.want(w.settle(t.Context(), m, "a_echo", `{"text":"on"}`), domain.Succeeded, "echo on")
+		})
+	}
+}
+
+// The environment of a server has its configured variables and those that every command
+// inherits, and no other.
+func TestServerGetsNoOtherEnvironment(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]entry{"a": process("sdk")})
+	got := reads(w.call("a_environ", `{}`))
+	if !strings.Contains(got, "MCP_TEST=sdk") || !strings.Contains(got, "PATH=") || strings.Contains(got, "UNRELATED_SECRET") {
+		t.Errorf("environment = %q, want MCP_TEST and PATH, and no UNRELATED_SECRET", got)
+	}
+	if !strings.Contains(got, "TOKEN=[redacted]") {
+		t.Errorf("environment = %q, want a redacted TOKEN", got)
+	}
 }

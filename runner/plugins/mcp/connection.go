@@ -52,7 +52,7 @@ type connection struct {
 // newConnection begins to start a server.
 func newConnection(s *ToolServer, at plugins.PluginLocation, wait time.Duration) *connection {
 	c := &connection{server: s, at: at, started: time.Now(), ready: make(chan struct{})}
-	c.waitUntil = c.started.Add(wait)
+	c.waitUntil = c.started.Add(wait + endWait)
 	c.mu.calls = map[string]*remoteCall{}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	c.cancel = cancel

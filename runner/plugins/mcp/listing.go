@@ -128,7 +128,7 @@ func (c *connection) listPage(ctx context.Context, cursor string) (raw stdjson.R
 // addTool adds a tool to a listing, or its refusal.
 func (s *ToolServer) addTool(l *listing, names map[domain.Name]bool, raw jsontext.Value, usable []string) {
 	var t rawTool
-	if err := json.Unmarshal(raw, &t, jsontext.AllowInvalidUTF8(true)); err != nil {
+	if err := json.Unmarshal(raw, &t, jsontext.AllowInvalidUTF8(true)); err != nil || t.Name == "" {
 		l.refuse("(a tool without a definition)", errors.New("it is no definition of a tool"))
 		return
 	}

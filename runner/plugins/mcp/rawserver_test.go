@@ -39,7 +39,15 @@ func (s rawServer) serve() {
 			ID     json.RawMessage `json:"id"`
 			Method string          `json:"method"`
 			Params struct {
-				Name   string `json:"name"`
+				Name      string `json:"name"`
+				Arguments struct {
+					Text string `json:"text"`
+				} `json:"arguments"`
+				Responses map[string]struct {
+					Action  string         `json:"action"`
+					Content map[string]any `json:"content"`
+				} `json:"inputResponses"`
+				State  string `json:"requestState"`
 				Cursor string `json:"cursor"`
 				Meta   struct {
 					Token json.RawMessage `json:"progressToken"`
@@ -59,6 +67,21 @@ func (s rawServer) serve() {
 		case "tools/list":
 			answer(s.list(r.Params.Cursor))
 		case "tools/call":
+			if s.mode == "rounds" {
+				if a, ok := r.Params.Responses["form"]; !ok {
+					extra := ""
+					if r.Params.Arguments.Text == "url" {
+						extra = `"mode":"url","url":"https://example.com/x",`
+					}
+					answer(`{"resultType":"input_required","requestState":"s1","inputRequests":{"form":{"method":"elicitation/create","params":{` + extra + `"message":` + quoted("Which port? "+token) +
+						`,"requestedSchema":{"type":"object","properties":{"port":{"type":"integer"},"why":{"type":"string","enum":["test","fun"]}},"required":["port"]}}}}}`)
+				} else if a.Action == "accept" && r.Params.State == "s1" {
+					answer(fmt.Sprintf(`{"resultType":"complete","content":[{"type":"text","text":"%v %v"}]}`, a.Content["port"], a.Content["why"]))
+				} else {
+					answer(`{"resultType":"complete","isError":true,"content":[{"type":"text","text":"not accepted"}]}`)
+				}
+				continue
+			}
 			s.call(id, r.Params.Name, string(r.Params.Meta.Token), answer)
 		}
 	}
@@ -72,6 +95,16 @@ func tool(name, more string) string {
 // list returns a page of tools.
 func (s rawServer) list(cursor string) string {
 	switch s.mode {
+	case "v1":
+		return `{"tools":[{"name":"tool","description":"version v1","inputSchema":{"type":"object"}}]}`
+	case "v2":
+		return `{"tools":[{"name":"tool","description":"version v2","inputSchema":{"type":"object"}}]}`
+	case "v3":
+		return `{"tools":[{"name":"tool","description":"version v1","inputSchema":{"type":"object","title":"x"}}]}`
+	case "v4":
+		return `{"tools":[{"name":"tool","description":"version v1","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}]}`
+	case "rounds":
+		return `{"tools":[` + tool("ask", "") + `]}`
 	case "dielist":
 		os.Exit(9)
 	case "many":
@@ -84,6 +117,8 @@ func (s rawServer) list(cursor string) string {
 		return fmt.Sprintf(`{"tools":[%s],"nextCursor":"c%s1"}`, tool("p"+cursor, "")[:0]+tool("p"+fmt.Sprint(len(cursor)), ""), cursor)
 	case "cursor":
 		return fmt.Sprintf(`{"tools":[%s],"nextCursor":"same"}`, tool("p"+cursor, ""))
+	case "pair": // a_b_c is b_c of a, and c of a_b
+		return `{"tools":[` + tool("b_c", "") + "," + tool("c", "") + `]}`
 	case "names":
 		long := strings.Repeat("x", 100)
 		return `{"tools":[` + strings.Join([]string{
@@ -95,12 +130,12 @@ func (s rawServer) list(cursor string) string {
 			`{"name":"big","inputSchema":{"type":"object","description":"` + strings.Repeat("y", 1<<20) + `"}}`,
 			`{"name":"output","inputSchema":{"type":"object"},"outputSchema":7}`,
 			`{"name":"talk","description":"` + strings.Repeat("z", 100_000) + `","inputSchema":{"type":"object"}}`,
-			tool("annotated", `,"annotations":5`), tool("tok-5f3a9c71\"e2/b8", ""),
+			tool("annotated", `,"annotations":5`), `{"name":` + quoted(token) + `,"inputSchema":{"type":"object"}}`,
 		}, ",") + `]}`
 	}
 	var all []string
 	for _, name := range []string{
-		"dup", "empty", "errs", "flood", "half", "hang", "huge", "late", "nothing", "null", "odd", "panics", "plain", "pings", "secret", "sized", "strange", "task", "task25", "text", "twice", "babble", "inputs",
+		"dup", "empty", "errs", "flood", "half", "hang", "huge", "late", "nothing", "null", "odd", "panics", "plain", "pings", "secret", "sized", "steps", "strange", "task", "task25", "text", "twice", "babble", "inputs",
 	} {
 		all = append(all, tool(name, ""))
 	}
@@ -116,6 +151,8 @@ func (s rawServer) call(id, name, progress string, answer func(string)) {
 	text := func(text string) string { return fmt.Sprintf(`{"content":[{"type":"text","text":%q}]}`, text) }
 	secret := os.Getenv("TOKEN")
 	switch name {
+	case "tool":
+		answer(text("called"))
 	case "twice":
 		answer(text("first"))
 		answer(text("second"))
@@ -147,6 +184,9 @@ func (s rawServer) call(id, name, progress string, answer func(string)) {
 		fmt.Fprintf(os.Stdout, `{"jsonrpc":"2.0","id":%s,"res`, id)
 		os.Exit(0)
 	case "hang":
+	case "steps":
+		line(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1,"total":2,"message":%q}}`, progress, "half "+secret)
+		answer(`{"isError":true,"content":[{"type":"text","text":"stopped"}]}`)
 	case "task":
 		answer(`{"resultType":"task","taskId":"1","content":[]}`)
 	case "task25":

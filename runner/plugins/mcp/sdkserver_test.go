@@ -79,9 +79,7 @@ func sdkServer() *sdk.Server {
 		return text(strings.Join(os.Environ(), "\n")), nil, nil
 	})
 	sdk.AddTool(s, &sdk.Tool{Name: "slow", Description: "Waits."}, func(ctx context.Context, r request, in echoInput) (result, any, error) {
-		if t := r.Params.GetProgressToken(); t != nil {
-			_ = r.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: t, Progress: 1, Total: 2, Message: "half " + os.Getenv("TOKEN")})
-		}
+		_ = os.WriteFile(in.Text+".began", nil, 0o600)
 		<-ctx.Done()
 		_ = os.WriteFile(in.Text, []byte("cancelled"), 0o600)
 		return nil, nil, ctx.Err()

@@ -30,6 +30,9 @@ const (
 	// retryWait is how long a Refresh waits for a server that is started again, and for a
 	// list that is read again.
 	retryWait = 2 * time.Second
+	// endWait is how long a Refresh waits for the end of a server that did not start in
+	// time.
+	endWait = time.Second
 	// minBackoff and maxBackoff are the pauses between starts that fail.
 	minBackoff = time.Second
 	maxBackoff = 5 * time.Minute

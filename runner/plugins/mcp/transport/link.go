@@ -284,6 +284,9 @@ func (l *Link) Write(ctx context.Context, msg jsonrpc.Message) error {
 		return l.writeDiscover(ctx, c, request)
 	}
 	err := c.Write(ctx, msg)
+	if errors.Is(err, errOutputEnded) {
+		l.finish(err)
+	}
 	if isRequest && err != nil && request.IsCall() {
 		l.settle(request.ID)
 	}
@@ -300,6 +303,9 @@ func (l *Link) writeDiscover(ctx context.Context, c carrier, request *jsonrpc.Re
 	defer cancel()
 	err := c.Write(limited, request)
 	if err != nil && (limited.Err() == nil || ctx.Err() != nil) {
+		if errors.Is(err, errOutputEnded) {
+			l.finish(err)
+		}
 		l.settle(request.ID)
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -102,8 +103,8 @@ func (s *processCarrier) Read(context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// errOutputEnded is the reason of a process that closed its standard output or ended.
-var errOutputEnded = errors.New("it closed its standard output")
+// errOutputEnded is the reason of a process that ended or closed one of its pipes.
+var errOutputEnded = errors.New("it closed its standard input or output")
 
 // line returns the next line without surrounding space.
 func (s *processCarrier) line() ([]byte, error) {
@@ -161,6 +162,9 @@ func (s *processCarrier) Write(ctx context.Context, msg jsonrpc.Message) error {
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return fmt.Errorf("it did not read a message within %v", writeTime)
+	}
+	if errors.Is(err, syscall.EPIPE) {
+		return errOutputEnded // it has ended, or does not read
 	}
 	return fmt.Errorf("write to its standard input: %w", err)
 }
