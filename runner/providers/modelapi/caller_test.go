@@ -265,15 +265,31 @@ func TestAStalledServerEndsTheAttempt(t *testing.T) {
 // A reader that holds a part for longer than the stall time stalls nothing.
 func TestASlowReaderIsNoStall(t *testing.T) {
 	t.Parallel()
-	url := serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "done.") })
-	caller := modelapi.NewCaller("acme", modelapi.Policy{Attempts: 1, Stall: 50 * time.Millisecond}, nil)
+	resumed := make(chan struct{})
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "half")
+		w.(http.Flusher).Flush()
+		select {
+		case <-resumed:
+			io.WriteString(w, "done.")
+		case <-r.Context().Done():
+		}
+	})
+	caller, text := modelapi.NewCaller("acme", modelapi.Policy{Attempts: 1, Stall: 300 * time.Millisecond}, nil), ""
 	for part, err := range caller.Stream(t.Context(), "m-1", get(url)) {
 		if err != nil {
 			t.Errorf("the reply ended with %v", err)
 		}
-		if part != nil {
-			<-time.After(150 * time.Millisecond) // three stall times
+		if piece, ok := part.(runner.TextPart); ok {
+			text += string(piece)
 		}
+		if text == "half" {
+			<-time.After(700 * time.Millisecond) // more than two stall times
+			close(resumed)
+		}
+	}
+	if text != "halfdone." {
+		t.Errorf("the reply is %q, want all of it", text)
 	}
 }
 
