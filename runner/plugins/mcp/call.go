@@ -90,9 +90,10 @@ func (t *remoteTool) execute(ctx context.Context, in json.RawMessage, inv domain
 	case <-ctx.Done():
 		return callOutput{}, context.Cause(ctx)
 	}
-	out, err := t.callOn(ctx, s.live(), in, inv)
+	c := s.live()
+	out, err := t.callOn(ctx, c, in, inv)
 	if errors.Is(err, errSessionExpired) {
-		return t.afterExpiry(ctx, in, inv)
+		return t.afterExpiry(ctx, c, in, inv)
 	}
 	return out, err
 }
@@ -102,8 +103,8 @@ var errSessionExpired = errors.New("the session of the MCP server has expired")
 
 // afterExpiry opens a new session and, if the tool is declared idempotent, sends the call
 // again, once.
-func (t *remoteTool) afterExpiry(ctx context.Context, in json.RawMessage, inv domain.Invocation) (callOutput, error) {
-	c := t.server.start(t.server.config.StartupTimeout)
+func (t *remoteTool) afterExpiry(ctx context.Context, expired *connection, in json.RawMessage, inv domain.Invocation) (callOutput, error) {
+	c := t.server.start(expired, t.server.config.StartupTimeout)
 	if !t.idempotent {
 		return callOutput{}, domain.Fail("The session of the MCP server %s had expired (404), and a new one is being opened. "+
 			"The call was not sent again, because its tool is not declared idempotent.", t.server.config.Name)

@@ -104,20 +104,25 @@ func (s *ToolServer) Install(ctx context.Context, scope plugins.PluginScope, at 
 	if !approved {
 		return s.offerConnect(ctx, true)
 	}
-	s.start(s.config.StartupTimeout)
+	s.start(nil, s.config.StartupTimeout)
 	return nil
 }
 
-// start begins a connection in place of the current one, unless the server was stopped. A
-// Refresh waits for it for at most the given time.
-func (s *ToolServer) start(wait time.Duration) *connection {
+// start begins a connection in place of an earlier one, which may be nil, and closes that.
+// If another connection has taken its place, or the server was stopped, start returns the
+// current connection. A Refresh waits for a new one for at most the given time.
+func (s *ToolServer) start(earlier *connection, wait time.Duration) *connection {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mu.stopped {
-		return s.mu.current
+	replace := !s.mu.stopped && s.mu.current == earlier
+	if replace {
+		s.mu.current = newConnection(s, s.mu.at, min(wait, s.config.StartupTimeout))
 	}
-	s.mu.current = newConnection(s, s.mu.at, min(wait, s.config.StartupTimeout))
-	return s.mu.current
+	current := s.mu.current
+	s.mu.Unlock()
+	if replace && earlier != nil {
+		earlier.close()
+	}
+	return current
 }
 
 // live returns the current connection. It may be nil.
@@ -155,7 +160,7 @@ func (s *ToolServer) Refresh(ctx context.Context) error {
 	case !approved:
 		return s.offerConnect(ctx, true)
 	case c == nil:
-		c = s.start(s.config.StartupTimeout)
+		c = s.start(nil, s.config.StartupTimeout)
 	}
 	if err := s.offerConnect(ctx, false); err != nil {
 		return err
@@ -190,8 +195,7 @@ func (s *ToolServer) restart(ctx context.Context, c *connection) (*connection, e
 	case time.Now().Before(s.notBefore):
 		return nil, nil
 	}
-	c.close()
-	return s.start(retryWait), nil
+	return s.start(c, retryWait), nil
 }
 
 // failed sets the pause before the next start.
