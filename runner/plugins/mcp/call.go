@@ -361,6 +361,6 @@ func (o *remoteCall) ended(err error, sent bool) error {
 	if !sent {
 		outcome = "the call was not sent"
 	}
-	d.Value = s.clean.line(fmt.Sprintf("the MCP server %s ended during a call of %s: %v; %s", s.config.Name, o.tool.definition.Tool, reason, outcome), 4000)
+	d.Value = s.clean.line(fmt.Sprintf("the MCP server %s ended during a call of %s: %v%s; %s", s.config.Name, o.tool.definition.Tool, reason, c.dropped(), outcome), 4000)
 	return d
 }

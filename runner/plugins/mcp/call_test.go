@@ -104,6 +104,17 @@ func TestServerThatEndsInACallIsStartedAgain(t *testing.T) {
 	}
 }
 
+// What a server sent in vain is counted in the reason of its end.
+func TestDroppedMessagesAreCounted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]entry{"a": process("raw")})
+	m := w.offer()
+	for _, name := range []string{"late", "twice", "babble", "panics"} {
+		w.want(w.settle(t.Context(), m, "a_"+name, `{}`), domain.Succeeded)
+	}
+	w.want(w.settle(t.Context(), m, "a_half", `{}`), domain.Defective, "902 lines that are no messages", "3 answers without a request")
+}
+
 // A call without an answer ends at its timeout, and the server serves the next call.
 func TestSilentCallEndsAtItsTimeout(t *testing.T) {
 	t.Parallel()

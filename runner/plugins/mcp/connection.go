@@ -127,7 +127,17 @@ func (c *connection) explain(doing string, err error) error {
 		}
 	default:
 	}
-	return fmt.Errorf("%s: %w", doing, err)
+	return fmt.Errorf("%s: %w%s", doing, err, c.dropped())
+}
+
+// dropped returns what the server sent in vain, for the reason of its end. It is empty if
+// that is nothing.
+func (c *connection) dropped() string {
+	n := c.link.Counts()
+	if n == (transport.Counts{}) {
+		return ""
+	}
+	return fmt.Sprintf(" (dropped before: %d lines that are no messages, %d answers without a request, %d other messages)", n.Noise, n.Foreign, n.Ignored)
 }
 
 // close ends the connection and waits for its goroutines.

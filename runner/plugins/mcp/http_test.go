@@ -159,7 +159,7 @@ func TestFaultsOverHTTPEndTheCall(t *testing.T) {
 		"broken event":       {events("data: {\"jsonrpc\n\n", nil), "", domain.Defective, "failed to decode", 1},
 		"other host": {func(w http.ResponseWriter, r *http.Request, _ string, _ int) {
 			http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
-		}, "", domain.Failed, "another host", 1},
+		}, "", domain.Failed, "redirects to another host", 1},
 		"other type": {func(w http.ResponseWriter, _ *http.Request, _ string, _ int) {
 			w.Header().Set("Content-Type", "text/html")
 			fmt.Fprint(w, "<html>")

@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -55,7 +56,7 @@ func TestServerOfAProjectStartsAfterPermission(t *testing.T) {
 	w.wantOffered("p_connect")
 	asked := w.answering(func() { w.want(w.call("p_connect", `{}`), domain.Succeeded, "p_echo") }, permission.Once)[0].(question)
 	shown := asked.Shown.Text
-	if asked.Action != "project_mcp" || !strings.HasPrefix(asked.Resources[0], "p sha256:") || !strings.Contains(shown, "mcp.test") || !strings.Contains(shown, "/h/x") || !strings.Contains(shown, "${HOME}/x") || !strings.Contains(shown, "TOKEN") {
+	if asked.Action != "project_mcp" || !strings.HasPrefix(asked.Resources[0], "p sha256:") || !strings.Contains(shown, os.Args[0]) || !strings.Contains(shown, "/h/x") || !strings.Contains(shown, "${HOME}/x") || !strings.Contains(shown, "TOKEN") {
 		t.Errorf("asked %s %q showing %q, want the command, its arguments and the names of its environment", asked.Action, asked.Resources, shown)
 	}
 	w.want(w.call("p_echo", `{"text":"on"}`), domain.Succeeded, "echo on")

@@ -184,14 +184,6 @@ func (l *Link) Counts() Counts {
 	return counts
 }
 
-// Version returns the protocol version of an initialized server. Empty: the server has
-// none, or speaks a protocol without initialization.
-func (l *Link) Version() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.mu.version
-}
-
 // Fault returns why the connection ended, and nil while it is open. After Close it has how
 // a process ended, with its standard error.
 func (l *Link) Fault() error {
@@ -291,7 +283,7 @@ func (l *Link) Write(ctx context.Context, msg jsonrpc.Message) error {
 		l.settle(request.ID)
 	}
 	if isRequest && err == nil && request.Method == "notifications/initialized" {
-		c.initialized(l.Version(), l.receiveUnasked)
+		c.initialized(l.negotiated(), l.receiveUnasked)
 	}
 	return err
 }
@@ -472,6 +464,13 @@ func (x *Exchange) keep(result json.RawMessage) {
 	if x.mu.result == nil {
 		x.mu.result = json.RawMessage("null")
 	}
+}
+
+// negotiated returns the version of an initialized server.
+func (l *Link) negotiated() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.version
 }
 
 // noteVersion remembers the version of an initialized server.
