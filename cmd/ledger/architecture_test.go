@@ -88,7 +88,8 @@ var importRules = map[string]importRule{
 		"events/eventstoredb/server/auth", "events/eventstoredb/server/conns", "projections", "registry/outputs", "registry/outputs/remote", "runner/engine",
 	}, nil},
 	"runner/providers/script":        {[]string{"domain", "projections/conversation", "runner"}, nil},
-	"runner/providers/modelapi":      {[]string{"runner", "runner/secrets"}, nil},
+	"runner/providers/modelapi":      {[]string{"domain", "projections/conversation", "runner", "runner/secrets"}, nil},
+	"runner/providers/anthropic":     {[]string{"domain", "events", "projections/conversation", "runner", "runner/secrets", "runner/providers/modelapi"}, []string{"github.com/anthropics/anthropic-sdk-go"}},
 	"runner/providers/openai":        {[]string{"domain", "events", "projections/conversation", "runner", "runner/secrets", "runner/providers/modelapi"}, []string{"github.com/openai/openai-go/v3"}},
 	"runner/providers/providerstest": {nil, nil},
 	"cmd/ledger/bench": {[]string{

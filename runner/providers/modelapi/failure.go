@@ -2,8 +2,12 @@ package modelapi
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -204,4 +208,38 @@ func duration(n float64, unit time.Duration) time.Duration {
 		return 0
 	}
 	return time.Duration(min(n*float64(unit), float64(24*time.Hour)))
+}
+
+// maxErrorBody is the number of bytes of a response with an error that are read.
+const maxErrorBody = 64 << 10
+
+// NotAStream returns the error of a response that is one JSON document instead of a
+// stream: the error that the document reports, or a ErrProtocol.
+func NotAStream(body io.Reader) error {
+	data, err := io.ReadAll(io.LimitReader(body, maxErrorBody))
+	if err != nil {
+		return err
+	}
+	if reported, ok := ReportedIn(data); ok {
+		return reported
+	}
+	return fmt.Errorf("%w: it is a document of the type application/json: %s", ErrProtocol, Excerpt(data))
+}
+
+// SendError returns the error of a request that has no stream: a *ReportedError for a
+// response with an error status, whose body the SDK has read and kept, and otherwise err.
+// response is nil if there was none. The error of the SDK is not kept, because it has the
+// headers of the request.
+func SendError(response *http.Response, err error) error {
+	if response == nil || response.StatusCode < http.StatusBadRequest {
+		return err
+	}
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxErrorBody))
+	if err != nil {
+		return err
+	}
+	if reported, ok := ReportedIn(data); ok {
+		return reported
+	}
+	return &ReportedError{Message: cmp.Or(Excerpt(bytes.TrimSpace(data)), http.StatusText(response.StatusCode))}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/projections/conversation"
 	"github.com/settlement-ledger/ledger/runner"
+	"github.com/settlement-ledger/ledger/runner/providers/modelapi"
 )
 
 // chatParameters returns the body of a Chat Completions request without messages and
@@ -59,7 +60,7 @@ func optional(text string) param.Opt[string] {
 
 // A chatConversation collects the messages of a Chat Completions request.
 type chatConversation struct {
-	ids      *callIDs
+	ids      *modelapi.CallIDs
 	messages []openai.ChatCompletionMessageParamUnion
 	// media are the media of the tool messages at the end, which the next user message
 	// contains: a tool message has text only.
@@ -68,7 +69,7 @@ type chatConversation struct {
 
 // chatMessages returns the messages of a turn.
 func chatMessages(turn runner.Turn) []openai.ChatCompletionMessageParamUnion {
-	c := &chatConversation{ids: newCallIDs(maxChatCallID)}
+	c := &chatConversation{ids: modelapi.NewCallIDs(maxChatCallID)}
 	if turn.System != "" {
 		c.messages = append(c.messages, openai.SystemMessage(turn.System))
 	}
@@ -103,7 +104,7 @@ func (c *chatConversation) add(m conversation.ModelMessage) {
 	case conversation.Assistant:
 		c.addReply(m)
 	case conversation.ToolRole:
-		c.messages = append(c.messages, openai.ToolMessage(c.result(m), c.ids.of(m.Message, m.Call.ID)))
+		c.messages = append(c.messages, openai.ToolMessage(c.result(m), c.ids.Of(m.Message, m.Call.ID)))
 	}
 }
 
@@ -114,8 +115,8 @@ func (c *chatConversation) addReply(m conversation.ModelMessage) {
 	}
 	for _, call := range m.Calls {
 		reply.ToolCalls = append(reply.ToolCalls, openai.ChatCompletionMessageToolCallUnionParam{OfFunction: &openai.ChatCompletionMessageFunctionToolCallParam{
-			ID:       c.ids.of(m.Message, call.ID),
-			Function: openai.ChatCompletionMessageFunctionToolCallFunctionParam{Name: historyName(call.Name), Arguments: arguments(call.Input)},
+			ID:       c.ids.Of(m.Message, call.ID),
+			Function: openai.ChatCompletionMessageFunctionToolCallFunctionParam{Name: modelapi.HistoryName(call.Name), Arguments: modelapi.Arguments(call.Input)},
 		}})
 	}
 	if reply.Content.OfString.Valid() || len(reply.ToolCalls) > 0 {
@@ -127,7 +128,7 @@ func (c *chatConversation) addReply(m conversation.ModelMessage) {
 // next user message.
 func (c *chatConversation) result(m conversation.ModelMessage) string {
 	if len(m.Reading.Content.Media()) == 0 {
-		return plainText(m.Reading)
+		return modelapi.PlainText(m.Reading)
 	}
 	var text strings.Builder
 	for _, part := range m.Reading.Content {
@@ -135,12 +136,12 @@ func (c *chatConversation) result(m conversation.ModelMessage) string {
 		case domain.Text:
 			text.WriteString(string(part))
 		case domain.Media:
-			if !isImage(part) && !isFile(part) {
-				text.WriteString(omittedMedia(part))
+			if !modelapi.IsImage(part) && !modelapi.IsPDF(part) {
+				text.WriteString(modelapi.OmittedMedia(part))
 				continue
 			}
-			fmt.Fprintf(&text, "[%s: see the next message of the user]", mediaName(part))
-			c.media = append(c.media, chatMedia(historyName(m.Call.Name), part)...)
+			fmt.Fprintf(&text, "[%s: see the next message of the user]", modelapi.MediaName(part))
+			c.media = append(c.media, chatMedia(modelapi.HistoryName(m.Call.Name), part)...)
 		}
 	}
 	return text.String()
@@ -148,9 +149,9 @@ func (c *chatConversation) result(m conversation.ModelMessage) string {
 
 // chatMedia returns media of a tool's result as parts of a user message.
 func chatMedia(tool string, m domain.Media) []openai.ChatCompletionContentPartUnionParam {
-	parts := []openai.ChatCompletionContentPartUnionParam{openai.TextContentPart(fmt.Sprintf("%s, a result of the tool %s:", mediaName(m), tool))}
-	if isImage(m) {
+	parts := []openai.ChatCompletionContentPartUnionParam{openai.TextContentPart(fmt.Sprintf("%s, a result of the tool %s:", modelapi.MediaName(m), tool))}
+	if modelapi.IsImage(m) {
 		return append(parts, openai.ImageContentPart(openai.ChatCompletionContentPartImageImageURLParam{URL: m.URI()}))
 	}
-	return append(parts, openai.FileContentPart(openai.ChatCompletionContentPartFileFileParam{FileData: param.NewOpt(m.URI()), Filename: param.NewOpt(fileName(m))}))
+	return append(parts, openai.FileContentPart(openai.ChatCompletionContentPartFileFileParam{FileData: param.NewOpt(m.URI()), Filename: param.NewOpt(modelapi.FileName(m))}))
 }

@@ -59,7 +59,7 @@ func (f chatFunctionDelta) text() string {
 	if string(f.Arguments) == "null" {
 		return ""
 	}
-	return arguments(f.Arguments)
+	return modelapi.Arguments(f.Arguments)
 }
 
 // A chatText is content: a string, or an array of parts that have a text.
@@ -191,7 +191,7 @@ func (r *chatReply) addDelta(d chatDelta) error {
 	if reasoning == "" {
 		reasoning = d.Reasoning // some servers send the same text under both names
 	}
-	for _, part := range []runner.Part{runner.ThinkingPart(valid(reasoning)), runner.TextPart(valid(string(d.Content))), runner.TextPart(valid(d.Refusal))} {
+	for _, part := range []runner.Part{runner.ThinkingPart(modelapi.ValidText(reasoning)), runner.TextPart(modelapi.ValidText(string(d.Content))), runner.TextPart(modelapi.ValidText(d.Refusal))} {
 		if part != runner.ThinkingPart("") && part != runner.TextPart("") && !r.emit(part) {
 			return modelapi.ErrStopped
 		}
@@ -271,11 +271,11 @@ func (r *chatReply) emitCalls(cut bool) bool {
 	for i, c := range r.calls {
 		id := c.id
 		if id == "" {
-			id = madeCallID(r.message, i)
+			id = modelapi.MadeCallID(r.message, i)
 		}
 		input := json.RawMessage(c.arguments.String())
 		if !c.closed && (cut || stopsEarly(r.finish)) {
-			input = brokenOff(c.arguments.String())
+			input = modelapi.BrokenOff(c.arguments.String())
 		}
 		if !r.emit(runner.CallPart{ID: domain.CallID(id), Name: c.name, Input: input}) {
 			return false

@@ -67,8 +67,8 @@ func TestStreamsOfCompatibleServersAreRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := serve(t, func(providerstest.OpenAIRequest) providerstest.OpenAIAnswer {
-				return providerstest.OpenAIAnswer{Chunks: []string{c.stream}}
+			server := serve(t, func(providerstest.ModelRequest) providerstest.ModelAnswer {
+				return providerstest.ModelAnswer{Chunks: []string{c.stream}}
 			})
 			got := ask(t, provider(t, server, openai.Config{}), turn(prompt("go")))
 			if got.err != nil || got.text != c.text || got.inputs() != c.calls || got.finish == nil || got.finish.Reason != c.finish || got.finish.Tokens != c.tokens {
@@ -86,8 +86,8 @@ func TestCallsWithoutIndexAndIDAreToldApart(t *testing.T) {
 		sse(toolDelta(`"function":{"name":"read","arguments":"{\"n\""}`), toolDelta(`"function":{"name":"read","arguments":":1}"}`), toolDelta(`"function":{"name":"read","arguments":"{\"n\":2}"}`), toolDelta(`"function":{"name":"glob"}`), "[DONE]"),
 		sse(toolDelta(`"index":0,"function":{"name":"read","arguments":"{\"n\":1}"}`), toolDelta(`"index":0,"function":{"name":"read","arguments":"{\"n\":2}"}`), delta(`"function_call":{"name":"glob","arguments":"{}"}`), "[DONE]"),
 	} {
-		server := serve(t, func(providerstest.OpenAIRequest) providerstest.OpenAIAnswer {
-			return providerstest.OpenAIAnswer{Chunks: []string{stream}}
+		server := serve(t, func(providerstest.ModelRequest) providerstest.ModelAnswer {
+			return providerstest.ModelAnswer{Chunks: []string{stream}}
 		})
 		got := ask(t, provider(t, server, openai.Config{}), turn(prompt("go")))
 		var calls []string
@@ -103,8 +103,8 @@ func TestCallsWithoutIndexAndIDAreToldApart(t *testing.T) {
 // Reasoning under either name is thinking, and once if a server sends both.
 func TestReasoningOfCompatibleServersIsThinking(t *testing.T) {
 	t.Parallel()
-	server := serve(t, func(providerstest.OpenAIRequest) providerstest.OpenAIAnswer {
-		return providerstest.OpenAIAnswer{Chunks: []string{sse(delta(`"reasoning":"a"`), delta(`"reasoning_content":"b"`), delta(`"reasoning":"c","reasoning_content":"c"`), delta(`"content":"hi"`), "[DONE]")}}
+	server := serve(t, func(providerstest.ModelRequest) providerstest.ModelAnswer {
+		return providerstest.ModelAnswer{Chunks: []string{sse(delta(`"reasoning":"a"`), delta(`"reasoning_content":"b"`), delta(`"reasoning":"c","reasoning_content":"c"`), delta(`"content":"hi"`), "[DONE]")}}
 	})
 	if got := ask(t, provider(t, server, openai.Config{}), turn(prompt("go"))); got.err != nil || got.thinking != "abc" || got.text != "hi" {
 		t.Errorf("the reply is %q, %q, %v", got.thinking, got.text, got.err)
@@ -140,8 +140,8 @@ func TestErrorsInAStreamAreErrors(t *testing.T) {
 		if c.format == openai.Responses {
 			before = sse(`{"type":"response.output_text.delta","output_index":0,"delta":"so far"}`, `{"type":"response.output_item.added","output_index":1,"item":{"type":"function_call","call_id":"a","name":"read","arguments":""}}`, `{"type":"response.function_call_arguments.delta","output_index":1,"delta":"{}"}`)
 		}
-		server := serve(t, func(providerstest.OpenAIRequest) providerstest.OpenAIAnswer {
-			return providerstest.OpenAIAnswer{Chunks: []string{before, c.event}}
+		server := serve(t, func(providerstest.ModelRequest) providerstest.ModelAnswer {
+			return providerstest.ModelAnswer{Chunks: []string{before, c.event}}
 		})
 		got := ask(t, provider(t, server, openai.Config{API: c.format}), turn(prompt("go")))
 		failed := got.failure(t)
@@ -162,8 +162,8 @@ func TestADocumentIsNoStream(t *testing.T) {
 			`{"error":{"message":"disk on fire"}}`:                       "disk on fire",
 			`{"choices":[{"message":{"content":"a whole completion"}}]}`: "a whole completion",
 		} {
-			server := serve(t, func(providerstest.OpenAIRequest) providerstest.OpenAIAnswer {
-				return providerstest.OpenAIAnswer{Header: map[string][]string{"Content-Type": {"application/json"}}, Chunks: []string{document}}
+			server := serve(t, func(providerstest.ModelRequest) providerstest.ModelAnswer {
+				return providerstest.ModelAnswer{Header: map[string][]string{"Content-Type": {"application/json"}}, Chunks: []string{document}}
 			})
 			got := ask(t, provider(t, server, openai.Config{API: format}), turn(prompt("go")))
 			if failed := got.failure(t); failed.Failure != runner.StreamFailure || !strings.Contains(failed.Message, want) {
@@ -186,8 +186,8 @@ func TestSparseResponsesAreRead(t *testing.T) {
 		"arguments done":       sse(`{"type":"response.output_text.delta","delta":"hi"}`, `{"type":"response.output_item.added","output_index":1,"item":{"type":"function_call","call_id":"a","name":"read","arguments":""}}`, `{"type":"response.function_call_arguments.done","output_index":1,"arguments":"{}"}`, `{"type":"response.completed","response":{"status":"completed"}}`),
 		"unknown events":       sse(`{"type":"response.web_search_call.searching","output_index":7}`, `{"type":"keepalive"}`, `{"type":"response.completed","response":{"status":"completed","output":[`+message+","+call+`]}}`),
 	} {
-		server := serve(t, func(providerstest.OpenAIRequest) providerstest.OpenAIAnswer {
-			return providerstest.OpenAIAnswer{Chunks: []string{stream}}
+		server := serve(t, func(providerstest.ModelRequest) providerstest.ModelAnswer {
+			return providerstest.ModelAnswer{Chunks: []string{stream}}
 		})
 		got := ask(t, provider(t, server, openai.Config{API: openai.Responses}), turn(prompt("go")))
 		if got.err != nil || got.text != "hi" || got.inputs() != "a read {}" || got.finish == nil || got.finish.Reason != "completed" {

@@ -19,13 +19,13 @@ import (
 func TestFailedRequestsAreDescribed(t *testing.T) {
 	eachFormat(t, func(t *testing.T, format openai.WireFormat) {
 		failure := providerstest.OpenAIFailure
-		page := func(status int, text string) providerstest.OpenAIAnswer {
-			return providerstest.OpenAIAnswer{Status: status, Header: http.Header{"Content-Type": {"text/html"}}, Chunks: []string{text}}
+		page := func(status int, text string) providerstest.ModelAnswer {
+			return providerstest.ModelAnswer{Status: status, Header: http.Header{"Content-Type": {"text/html"}}, Chunks: []string{text}}
 		}
 		slow := failure(429, "rate_limit_exceeded", "Slow down.")
 		slow.Header.Set("Retry-After", "7")
 		for _, c := range []struct {
-			answer  providerstest.OpenAIAnswer
+			answer  providerstest.ModelAnswer
 			failure runner.FailureKind
 			text    string
 		}{
@@ -43,7 +43,7 @@ func TestFailedRequestsAreDescribed(t *testing.T) {
 			{page(400, `{"detail":"the model is not there"}`), runner.InvalidRequest, "the model is not there"},
 			{page(404, `{"error":{"message":null}}`), runner.InvalidRequest, ""},
 		} {
-			server := serve(t, func(providerstest.OpenAIRequest) providerstest.OpenAIAnswer { return c.answer })
+			server := serve(t, func(providerstest.ModelRequest) providerstest.ModelAnswer { return c.answer })
 			got := ask(t, provider(t, server, openai.Config{API: format}), turn(prompt("go")))
 			failed := got.failure(t)
 			if failed.Failure != c.failure || failed.Status != c.answer.Status || failed.Request != "req_local" || failed.Provider != "openai" || failed.Model != "m-1" || !strings.Contains(failed.Message, c.text) {
@@ -62,16 +62,16 @@ func TestFailedRequestsAreDescribed(t *testing.T) {
 // A failure that passes is repeated, and the reply is whole.
 func TestAFailureThatPassesIsRepeated(t *testing.T) {
 	eachFormat(t, func(t *testing.T, format openai.WireFormat) {
-		server := serve(t, func(r providerstest.OpenAIRequest) providerstest.OpenAIAnswer {
+		server := serve(t, func(r providerstest.ModelRequest) providerstest.ModelAnswer {
 			switch r.Number {
 			case 0:
 				return providerstest.OpenAIFailure(529, "overloaded", "Busy.")
 			case 1:
-				return providerstest.OpenAIAnswer{NoHeader: true, End: providerstest.OpenAIEndReset}
+				return providerstest.ModelAnswer{NoHeader: true, End: providerstest.EndReset}
 			case 2:
-				return providerstest.OpenAIAnswer{Chunks: stream(format, whole)[:1], End: providerstest.OpenAIEndReset}
+				return providerstest.ModelAnswer{Chunks: stream(format, whole)[:1], End: providerstest.EndReset}
 			}
-			return providerstest.OpenAIAnswer{Chunks: stream(format, whole)}
+			return providerstest.ModelAnswer{Chunks: stream(format, whole)}
 		})
 		got := ask(t, provider(t, server, openai.Config{API: format, Policy: modelapi.Policy{Attempts: 4, Backoff: time.Millisecond}}), turn(prompt("go")))
 		if got.err != nil || got.text != whole.Text || got.inputs() != wholeCalls || len(got.failed) != 3 {
@@ -89,10 +89,10 @@ func TestAFailureThatPassesIsRepeated(t *testing.T) {
 // closed.
 func TestAStallIsAFailure(t *testing.T) {
 	eachFormat(t, func(t *testing.T, format openai.WireFormat) {
-		for _, answer := range []providerstest.OpenAIAnswer{
-			{NoHeader: true, End: providerstest.OpenAIEndHeld}, {Chunks: stream(format, whole)[:6], End: providerstest.OpenAIEndHeld},
+		for _, answer := range []providerstest.ModelAnswer{
+			{NoHeader: true, End: providerstest.EndHeld}, {Chunks: stream(format, whole)[:6], End: providerstest.EndHeld},
 		} {
-			server := serve(t, func(providerstest.OpenAIRequest) providerstest.OpenAIAnswer { return answer })
+			server := serve(t, func(providerstest.ModelRequest) providerstest.ModelAnswer { return answer })
 			p := provider(t, server, openai.Config{API: format, Policy: modelapi.Policy{Attempts: 1, Stall: 100 * time.Millisecond}})
 			got := ask(t, p, turn(prompt("go")))
 			if failed := got.failure(t); failed.Failure != runner.StreamStalled || got.finish != nil {
@@ -106,8 +106,8 @@ func TestAStallIsAFailure(t *testing.T) {
 // An interruption in mid stream ends the reply with its cause, and closes the request.
 func TestAnInterruptionClosesTheRequest(t *testing.T) {
 	eachFormat(t, func(t *testing.T, format openai.WireFormat) {
-		server := providerstest.NewOpenAIServer(func(providerstest.OpenAIRequest) providerstest.OpenAIAnswer {
-			return providerstest.OpenAIAnswer{Chunks: stream(format, whole)[:len(stream(format, whole))-3], End: providerstest.OpenAIEndHeld}
+		server := providerstest.NewOpenAIServer(func(providerstest.ModelRequest) providerstest.ModelAnswer {
+			return providerstest.ModelAnswer{Chunks: stream(format, whole)[:len(stream(format, whole))-3], End: providerstest.EndHeld}
 		})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
@@ -132,8 +132,8 @@ func TestAnInterruptionClosesTheRequest(t *testing.T) {
 // An event over the limit of the SDK is a failure, and what came before it is kept.
 func TestAnOversizedEventIsAFailure(t *testing.T) {
 	eachFormat(t, func(t *testing.T, format openai.WireFormat) {
-		server := serve(t, func(providerstest.OpenAIRequest) providerstest.OpenAIAnswer {
-			return providerstest.OpenAIAnswer{Chunks: []string{stream(format, providerstest.OpenAIReply{Text: "hi"})[0], "data: " + strings.Repeat(" ", 33<<20)}}
+		server := serve(t, func(providerstest.ModelRequest) providerstest.ModelAnswer {
+			return providerstest.ModelAnswer{Chunks: []string{stream(format, providerstest.OpenAIReply{Text: "hi"})[0], "data: " + strings.Repeat(" ", 33<<20)}}
 		})
 		got := ask(t, provider(t, server, openai.Config{API: format}), turn(prompt("go")))
 		if failed := got.failure(t); failed.Failure != runner.StreamFailure || failed.Request != "req_local" {
@@ -213,7 +213,7 @@ func TestTheDefaultsFollowTheServer(t *testing.T) {
 // The limits of a model are known by its name, and replaced by those of the config.
 func TestContextLimitsAreKnown(t *testing.T) {
 	t.Parallel()
-	p, err := openai.New(openai.Config{APIKey: key, Windows: map[string]openai.ContextWindow{"m-1": {Window: 1000, Output: 100}, "gpt-4.1": {Window: 7}}})
+	p, err := openai.New(openai.Config{APIKey: key, Windows: map[string]modelapi.ContextWindow{"m-1": {Window: 1000, Output: 100}, "gpt-4.1": {Window: 7}}})
 	capped, err2 := openai.New(openai.Config{APIKey: key, MaxOutputTokens: 50})
 	if err != nil || err2 != nil {
 		t.Fatal(err, err2)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/runner"
+	"github.com/settlement-ledger/ledger/runner/providers/modelapi"
 	"github.com/settlement-ledger/ledger/runner/providers/providerstest"
 )
 
@@ -54,7 +55,7 @@ func check(t *testing.T, parts []runner.Part, err error) (calls []runner.CallPar
 				t.Fatalf("the item %s is no JSON", part.Data)
 			}
 		case runner.TextPart:
-			if string(part) == "" || valid(string(part)) != string(part) {
+			if string(part) == "" || modelapi.ValidText(string(part)) != string(part) {
 				t.Fatalf("the text %q is empty or not UTF-8", part)
 			}
 		}

@@ -1,12 +1,17 @@
 package openai
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/settlement-ledger/ledger/projections/conversation"
 	"github.com/settlement-ledger/ledger/runner"
 	"github.com/settlement-ledger/ledger/runner/providers/modelapi"
+)
+
+// The longest call IDs that the two formats accept, in characters.
+const (
+	maxChatCallID      = 40
+	maxResponsesCallID = 64
 )
 
 // maxTools is the largest number of tools of a request.
@@ -36,22 +41,13 @@ func (p *Provider) PrepareRequest(turn runner.Turn) (runner.RequestRecord, error
 		parameters, schemas = p.chatParameters(p.model(turn), choice), chatTools(tools)
 	}
 	var record runner.RequestRecord
-	if record.Parameters, err = encode(parameters); err != nil {
+	if record.Parameters, err = modelapi.EncodePart(parameters); err != nil {
 		return record, err
 	}
 	if len(tools) > 0 {
-		record.Schemas, err = encode(schemas)
+		record.Schemas, err = modelapi.EncodePart(schemas)
 	}
 	return record, err
-}
-
-// encode returns a part of a request as JSON.
-func encode(value any) (string, error) {
-	data, err := json.Marshal(value)
-	if err != nil {
-		return "", fmt.Errorf("encode request: %w", err)
-	}
-	return string(data), nil
 }
 
 // prepareTools returns the tools of a turn. In a turn with disabled tools these are the
@@ -72,31 +68,24 @@ func (p *Provider) prepareTools(turn runner.Turn) ([]preparedTool, toolChoice, e
 	}
 	var tools []preparedTool
 	for _, d := range turn.Tools {
-		if !toolNamePattern.MatchString(string(d.Name)) {
-			return nil, "", refuse(string(d.Name), "the name of a tool has 1 to 64 of the characters a-z, A-Z, 0-9, _ and -", "")
+		if !modelapi.ValidToolName(string(d.Name)) {
+			return nil, "", refuse(string(d.Name), modelapi.ToolNameRule, "")
 		}
 		schema, rule, detail := modelapi.AcceptedSchema(d.Input)
 		if rule != "" {
 			return nil, "", refuse(string(d.Name), rule, detail)
 		}
-		tools = append(tools, preparedTool{string(d.Name), valid(d.Description), schema})
+		tools = append(tools, preparedTool{string(d.Name), modelapi.ValidText(d.Description), schema})
 	}
 	return tools, "", nil
 }
 
-// historyTools returns the tools that the calls of a conversation name, in the order of
-// their first call, up to maxTools.
+// historyTools returns the tools that the calls of a conversation name, up to maxTools.
 func historyTools(s *conversation.State) []preparedTool {
 	var tools []preparedTool
-	seen := map[string]bool{}
-	for _, m := range s.ModelMessages() {
-		for _, c := range m.Calls {
-			name := historyName(c.Name)
-			if !seen[name] && len(tools) < maxTools {
-				seen[name] = true
-				tools = append(tools, preparedTool{name: name, schema: map[string]any{"type": "object", "properties": map[string]any{}}})
-			}
-		}
+	names := modelapi.HistoryTools(s)
+	for _, name := range names[:min(len(names), maxTools)] {
+		tools = append(tools, preparedTool{name: name, schema: map[string]any{"type": "object", "properties": map[string]any{}}})
 	}
 	return tools
 }

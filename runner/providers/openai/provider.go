@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"net"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/openai/openai-go/v3"
@@ -65,7 +63,7 @@ type Config struct {
 	// that of the server.
 	ReasoningEffort string
 	// Windows has the limits of models by their names. They replace the known ones.
-	Windows map[string]ContextWindow
+	Windows map[string]modelapi.ContextWindow
 	// Policy says when a request is repeated and when its response has stalled.
 	Policy modelapi.Policy
 }
@@ -83,12 +81,11 @@ type Provider struct {
 // unknown format or a negative number of tokens.
 func New(config Config) (*Provider, error) {
 	config.Name, config.BaseURL = cmp.Or(config.Name, "openai"), cmp.Or(config.BaseURL, OfficialURL)
-	server, err := url.Parse(config.BaseURL)
-	if err != nil || server.Scheme != "http" && server.Scheme != "https" || server.Host == "" || server.RawQuery != "" || server.User != nil {
-		// The text of the URL may contain a password.
-		return nil, fmt.Errorf("%w: the base URL of %s must be http or https, with a host and without a user and a query", ErrBadServer, config.Name)
+	host, err := modelapi.Host(config.BaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the base URL of %s %w", ErrBadServer, config.Name, err)
 	}
-	p := &Provider{official: server.Hostname() == "api.openai.com"}
+	p := &Provider{official: host == "api.openai.com"}
 	if config.API == "" {
 		config.API = ChatCompletions
 		if p.official {
@@ -100,17 +97,11 @@ func New(config Config) (*Provider, error) {
 		return nil, fmt.Errorf("%w: the format %q of %s is neither %s nor %s", ErrBadServer, config.API, config.Name, ChatCompletions, Responses)
 	case config.MaxOutputTokens < 0:
 		return nil, fmt.Errorf("%w: %s has the limit of %d output tokens", ErrBadServer, config.Name, config.MaxOutputTokens)
-	case config.APIKey == "" && !loopback(server.Hostname()):
+	case config.APIKey == "" && !modelapi.Loopback(host):
 		return nil, fmt.Errorf("%w: set the key of %s, or name a server on a loopback address", ErrNoKey, config.Name)
 	}
 	p.config, p.caller = config, modelapi.NewCaller(config.Name, config.Policy, secrets.New(config.APIKey))
 	return p, nil
-}
-
-// loopback reports whether a host is this machine.
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || strings.HasSuffix(host, ".localhost") || ip != nil && ip.IsLoopback()
 }
 
 // NextModel returns the name of the provider and Config.Model.
@@ -195,11 +186,11 @@ func (p *Provider) options(attempt modelapi.Attempt) []option.RequestOption {
 func exchange(send func(...option.RequestOption) error, read func(ssestream.Decoder) error) error {
 	var response, body *http.Response
 	if err := send(option.WithResponseInto(&response), option.WithResponseBodyInto(&body)); err != nil {
-		return sendError(response, err)
+		return modelapi.SendError(response, err)
 	}
 	defer body.Body.Close()
 	if strings.HasPrefix(body.Header.Get("Content-Type"), "application/json") {
-		return notAStream(body.Body)
+		return modelapi.NotAStream(body.Body)
 	}
 	return read(ssestream.NewDecoder(body))
 }

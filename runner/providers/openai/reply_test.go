@@ -161,9 +161,9 @@ func TestACutStreamIsAnError(t *testing.T) {
 		if os.Getenv("LEDGER_TEST_LONG") != "" {
 			cuts = strings.Split(strings.Join(chunks, ""), "")
 		}
-		for _, end := range []providerstest.OpenAIEnd{providerstest.OpenAIEndWhole, providerstest.OpenAIEndReset} {
-			server := serve(t, func(r providerstest.OpenAIRequest) providerstest.OpenAIAnswer {
-				return providerstest.OpenAIAnswer{Chunks: []string{strings.Join(cuts[:r.Number], "")}, End: end}
+		for _, end := range []providerstest.AnswerEnd{providerstest.EndWhole, providerstest.EndReset} {
+			server := serve(t, func(r providerstest.ModelRequest) providerstest.ModelAnswer {
+				return providerstest.ModelAnswer{Chunks: []string{strings.Join(cuts[:r.Number], "")}, End: end}
 			})
 			p := provider(t, server, openai.Config{API: format})
 			for n := range cuts {
@@ -175,9 +175,9 @@ func TestACutStreamIsAnError(t *testing.T) {
 }
 
 // checkCut checks the reply from a stream that ended after sent.
-func checkCut(t *testing.T, format openai.WireFormat, sent string, end providerstest.OpenAIEnd, got received) {
+func checkCut(t *testing.T, format openai.WireFormat, sent string, end providerstest.AnswerEnd, got received) {
 	t.Helper()
-	if format == openai.ChatCompletions && strings.Contains(sent, `"finish_reason":"tool_calls"`) && strings.Contains(sent[strings.Index(sent, `"finish_reason":"tool_calls"`):], "\n\n") && end == providerstest.OpenAIEndWhole {
+	if format == openai.ChatCompletions && strings.Contains(sent, `"finish_reason":"tool_calls"`) && strings.Contains(sent[strings.Index(sent, `"finish_reason":"tool_calls"`):], "\n\n") && end == providerstest.EndWhole {
 		if got.err != nil || got.inputs() != wholeCalls {
 			t.Errorf("a stream that ends behind its finish reason has %s, %v; want the whole reply", got.inputs(), got.err)
 		}

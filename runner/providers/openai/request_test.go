@@ -78,7 +78,7 @@ func TestTheSameTurnIsTheSameRequest(t *testing.T) {
 
 // messagesOf returns the messages or items of the last request, each as JSON with sorted
 // keys.
-func messagesOf(t *testing.T, server *providerstest.OpenAIServer) []string {
+func messagesOf(t *testing.T, server *providerstest.ModelServer) []string {
 	t.Helper()
 	requests := server.Requests()
 	decoded := body(t, requests[len(requests)-1])
@@ -274,11 +274,11 @@ func TestReasoningKeepsItsPlace(t *testing.T) {
 // them.
 func TestUnreadableReasoningIsLeftOut(t *testing.T) {
 	t.Parallel()
-	server := serve(t, func(r providerstest.OpenAIRequest) providerstest.OpenAIAnswer {
+	server := serve(t, func(r providerstest.ModelRequest) providerstest.ModelAnswer {
 		if strings.Contains(string(r.Body), `"type":"reasoning"`) {
 			return providerstest.OpenAIFailure(400, "invalid_encrypted_content", "The encrypted content could not be verified.")
 		}
-		return providerstest.OpenAIAnswer{Chunks: stream(openai.Responses, providerstest.OpenAIReply{Text: "ok"})}
+		return providerstest.ModelAnswer{Chunks: stream(openai.Responses, providerstest.OpenAIReply{Text: "ok"})}
 	})
 	answered := reply("one")
 	answered.Reply.Items = []events.ProviderItem{{Provider: "openai", Model: "m-1", Data: json.RawMessage(`{"item":{"type":"reasoning","id":"rs_a","summary":[],"encrypted_content":"g"}}`)}}

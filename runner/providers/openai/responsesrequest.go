@@ -13,6 +13,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/conversation"
 	"github.com/settlement-ledger/ledger/runner"
+	"github.com/settlement-ledger/ledger/runner/providers/modelapi"
 )
 
 // responsesParameters returns the body of a Responses request without instructions, input
@@ -68,7 +69,7 @@ type reasoningWire struct {
 
 // A responsesConversation collects the input items of a Responses request.
 type responsesConversation struct {
-	ids   *callIDs
+	ids   *modelapi.CallIDs
 	items responses.ResponseInputParam
 	// given reports whether an item goes back to the API.
 	given func(events.ProviderItem) bool
@@ -77,7 +78,7 @@ type responsesConversation struct {
 // responsesInput returns the input of a turn. It contains the reasoning items for which
 // given is true.
 func responsesInput(turn runner.Turn, given func(events.ProviderItem) bool) responses.ResponseInputParam {
-	c := &responsesConversation{ids: newCallIDs(maxResponsesCallID), given: given}
+	c := &responsesConversation{ids: modelapi.NewCallIDs(maxResponsesCallID), given: given}
 	for _, m := range turn.Conversation.ModelMessages() {
 		switch m.Role {
 		case conversation.User:
@@ -120,7 +121,7 @@ func (c *responsesConversation) reply(m conversation.ModelMessage) {
 	callsUpTo := func(end int) {
 		for ; calls < min(end, len(m.Calls)); calls++ {
 			call := m.Calls[calls]
-			c.items = append(c.items, responses.ResponseInputItemParamOfFunctionCall(arguments(call.Input), c.ids.of(m.Message, call.ID), historyName(call.Name)))
+			c.items = append(c.items, responses.ResponseInputItemParamOfFunctionCall(modelapi.Arguments(call.Input), c.ids.Of(m.Message, call.ID), modelapi.HistoryName(call.Name)))
 			kept = len(c.items)
 		}
 	}
@@ -142,9 +143,9 @@ func (c *responsesConversation) reply(m conversation.ModelMessage) {
 
 // result adds the output of a call.
 func (c *responsesConversation) result(m conversation.ModelMessage) {
-	id := c.ids.of(m.Message, m.Call.ID)
+	id := c.ids.Of(m.Message, m.Call.ID)
 	if len(m.Reading.Content.Media()) == 0 {
-		c.items = append(c.items, responses.ResponseInputItemParamOfFunctionCallOutput(id, plainText(m.Reading)))
+		c.items = append(c.items, responses.ResponseInputItemParamOfFunctionCallOutput(id, modelapi.PlainText(m.Reading)))
 		return
 	}
 	var parts responses.ResponseFunctionCallOutputItemListParam
@@ -162,14 +163,14 @@ func responsesPart(part domain.Content) responses.ResponseFunctionCallOutputItem
 		text = string(part)
 	case domain.Media:
 		switch {
-		case isImage(part):
+		case modelapi.IsImage(part):
 			return responses.ResponseFunctionCallOutputItemUnionParam{OfInputImage: &responses.ResponseInputImageContentParam{ImageURL: param.NewOpt(part.URI())}}
-		case isFile(part):
+		case modelapi.IsPDF(part):
 			return responses.ResponseFunctionCallOutputItemUnionParam{OfInputFile: &responses.ResponseInputFileContentParam{
-				FileData: param.NewOpt(part.URI()), Filename: param.NewOpt(fileName(part)),
+				FileData: param.NewOpt(part.URI()), Filename: param.NewOpt(modelapi.FileName(part)),
 			}}
 		}
-		text = omittedMedia(part)
+		text = modelapi.OmittedMedia(part)
 	}
 	return responses.ResponseFunctionCallOutputItemUnionParam{OfInputText: &responses.ResponseInputTextContentParam{Text: text}}
 }

@@ -134,18 +134,18 @@ func (r *responsesReply) add(kind string, data []byte) (ended bool, err error) {
 	case "response.output_item.done":
 		return false, r.setItem(e.OutputIndex, e.Item, true)
 	case "response.output_text.delta", "response.refusal.delta":
-		return false, r.addText(r.item(e.OutputIndex), arguments(e.Delta))
+		return false, r.addText(r.item(e.OutputIndex), modelapi.Arguments(e.Delta))
 	case "response.reasoning_summary_part.added":
 		if r.thinking {
 			return false, r.addThinking("\n\n")
 		}
 	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
-		return false, r.addThinking(arguments(e.Delta))
+		return false, r.addThinking(modelapi.Arguments(e.Delta))
 	case "response.function_call_arguments.delta":
-		r.item(e.OutputIndex).arguments.WriteString(arguments(e.Delta))
+		r.item(e.OutputIndex).arguments.WriteString(modelapi.Arguments(e.Delta))
 	case "response.function_call_arguments.done":
 		item := r.item(e.OutputIndex)
-		item.Arguments, item.argumentsDone = arguments(e.Arguments), true
+		item.Arguments, item.argumentsDone = modelapi.Arguments(e.Arguments), true
 	case "response.completed", "response.incomplete", "response.failed":
 		return true, r.end(e.Response)
 	case "error":
@@ -201,7 +201,7 @@ func (r *responsesReply) setItem(index int, data json.RawMessage, done bool) err
 
 // addText emits text of a message. An empty line separates it from the message before.
 func (r *responsesReply) addText(item *responsesItem, text string) error {
-	text = valid(text)
+	text = modelapi.ValidText(text)
 	if text == "" {
 		return nil
 	}
@@ -217,7 +217,7 @@ func (r *responsesReply) addText(item *responsesItem, text string) error {
 }
 
 func (r *responsesReply) addThinking(text string) error {
-	if text = valid(text); text == "" {
+	if text = modelapi.ValidText(text); text == "" {
 		return nil
 	}
 	r.thinking = true
@@ -305,7 +305,7 @@ func (r *responsesReply) emitCalls() bool {
 		text := cmp.Or(item.Arguments, item.arguments.String())
 		input := json.RawMessage(text)
 		if !item.whole() {
-			input = brokenOff(text)
+			input = modelapi.BrokenOff(text)
 		}
 		if !r.emit(runner.CallPart{ID: domain.CallID(item.CallID), Name: item.Name, Input: input}) {
 			return false

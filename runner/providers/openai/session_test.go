@@ -84,10 +84,10 @@ func TestASessionRunsWholeCallsOnly(t *testing.T) {
 			stream(format, providerstest.OpenAIReply{Text: "Done."}),
 		}
 		list[2] = list[2][:len(list[2])-4]
-		server := serve(t, func(r providerstest.OpenAIRequest) providerstest.OpenAIAnswer {
-			answer := providerstest.OpenAIAnswer{Chunks: list[r.Number]}
+		server := serve(t, func(r providerstest.ModelRequest) providerstest.ModelAnswer {
+			answer := providerstest.ModelAnswer{Chunks: list[r.Number]}
 			if r.Number == 2 {
-				answer.End = providerstest.OpenAIEndReset
+				answer.End = providerstest.EndReset
 			}
 			return answer
 		})

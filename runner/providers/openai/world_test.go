@@ -45,14 +45,14 @@ func stream(format openai.WireFormat, r providerstest.OpenAIReply) []string {
 
 // replies returns the answers that stream replies in order, and the last one again and
 // again.
-func replies(format openai.WireFormat, list ...providerstest.OpenAIReply) func(providerstest.OpenAIRequest) providerstest.OpenAIAnswer {
-	return func(r providerstest.OpenAIRequest) providerstest.OpenAIAnswer {
-		return providerstest.OpenAIAnswer{Chunks: stream(format, list[min(r.Number, len(list)-1)])}
+func replies(format openai.WireFormat, list ...providerstest.OpenAIReply) func(providerstest.ModelRequest) providerstest.ModelAnswer {
+	return func(r providerstest.ModelRequest) providerstest.ModelAnswer {
+		return providerstest.ModelAnswer{Chunks: stream(format, list[min(r.Number, len(list)-1)])}
 	}
 }
 
 // serve starts a server, which must see no invalid request.
-func serve(t testing.TB, answer func(providerstest.OpenAIRequest) providerstest.OpenAIAnswer) *providerstest.OpenAIServer {
+func serve(t testing.TB, answer func(providerstest.ModelRequest) providerstest.ModelAnswer) *providerstest.ModelServer {
 	t.Helper()
 	server := providerstest.NewOpenAIServer(answer)
 	t.Cleanup(func() {
@@ -65,7 +65,7 @@ func serve(t testing.TB, answer func(providerstest.OpenAIRequest) providerstest.
 }
 
 // provider returns a provider of a server.
-func provider(t testing.TB, server *providerstest.OpenAIServer, config openai.Config) *openai.Provider {
+func provider(t testing.TB, server *providerstest.ModelServer, config openai.Config) *openai.Provider {
 	t.Helper()
 	if config.APIKey == "" {
 		config.APIKey = key
@@ -187,7 +187,7 @@ func isString(input json.RawMessage) bool {
 }
 
 // body returns a request with its body as JSON.
-func body(t testing.TB, r providerstest.OpenAIRequest) map[string]any {
+func body(t testing.TB, r providerstest.ModelRequest) map[string]any {
 	t.Helper()
 	var decoded map[string]any
 	if err := json.Unmarshal(r.Body, &decoded); err != nil {

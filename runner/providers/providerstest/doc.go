@@ -1,9 +1,10 @@
 // Package providerstest has servers on the loopback interface that speak the wire formats
 // of model providers, for tests and for the demo.
 //
-// An [OpenAIServer] speaks Chat Completions and Responses of OpenAI. The caller decides
-// each response: a stream of events, an error, a cut or held connection. [OpenAIChatStream]
-// and [OpenAIResponsesStream] write an [OpenAIReply] as the events of a stream.
+// A [ModelServer] speaks the Messages API of Anthropic, or Chat Completions and Responses
+// of OpenAI. The caller decides each response: a stream of events, an error, a cut or held
+// connection. [AnthropicStream] writes an [AnthropicReply] as the events of a stream, and
+// [OpenAIChatStream] and [OpenAIResponsesStream] write an [OpenAIReply].
 //
 // # Promises
 //
@@ -19,7 +20,7 @@
 //
 // # Errors
 //
-// [CheckOpenAIChat] and [CheckOpenAIResponses] return the first fault of a request.
+// [CheckAnthropic], [CheckOpenAIChat] and [CheckOpenAIResponses] return the first fault of a request.
 //
 // The providers are in packages runner/providers/anthropic and runner/providers/openai,
 // whose tests use the servers.

@@ -14,8 +14,8 @@ import (
 // refused with the status 400 and kept as a fault.
 func TestInvalidRequestsAreRefused(t *testing.T) {
 	t.Parallel()
-	server := providerstest.NewOpenAIServer(func(providerstest.OpenAIRequest) providerstest.OpenAIAnswer {
-		return providerstest.OpenAIAnswer{Chunks: []string{"data: [DONE]\n\n"}}
+	server := providerstest.NewOpenAIServer(func(providerstest.ModelRequest) providerstest.ModelAnswer {
+		return providerstest.ModelAnswer{Chunks: []string{"data: [DONE]\n\n"}}
 	})
 	defer server.Close()
 	tool := func(schema string) string {
