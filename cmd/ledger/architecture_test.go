@@ -114,9 +114,12 @@ var importRules = map[string]importRule{
 	}, []string{"github.com/prometheus/client_golang"}},
 	"cmd/ledger/sessions": {[]string{
 		"domain", "events", "projections", "projections/conversation", "registry", "registry/outputs", "registry/outputs/remote",
-		"builtins", "builtins/lsp", "builtins/permission", "builtins/sessiontools", "builtins/skills", "builtins/web", "builtins/workspace", "runner", "runner/agents", "runner/engine", "runner/plugins", "runner/plugins/toolfiles", "runner/providers/script",
+		"builtins", "builtins/lsp", "builtins/permission", "builtins/sessiontools", "builtins/skills", "builtins/web", "builtins/workspace", "runner", "runner/agents", "runner/engine", "runner/plugins", "runner/plugins/mcp", "runner/plugins/toolfiles", "runner/providers/script",
 		"cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
 	}, []string{"github.com/charmbracelet/x"}},
+	"cmd/ledger/models": {[]string{
+		"projections/conversation", "runner", "runner/providers/anthropic", "runner/providers/modelapi", "runner/providers/openai", "cmd/ledger/fault",
+	}, []string{"github.com/BurntSushi/toml"}},
 	"cmd/ledger/demo": {[]string{
 		"domain", "events", "projections/calls", "registry", "builtins/permission", "runner", "runner/agents", "runner/providers/script",
 		"cmd/ledger/render", "cmd/ledger/sessions", "cmd/ledger/stores", "cmd/ledger/verify",

@@ -5,16 +5,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/settlement-ledger/ledger/builtins"
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/models"
 	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/sessions"
@@ -46,9 +49,12 @@ func (a *app) runCommands() []*cobra.Command {
 // A runFlags holds the flags of run and resume.
 type runFlags struct {
 	sessions.Setup
+	models    models.Config
 	script    string   // path of the trajectory
 	rulesFile string   // empty: the default rules
 	env       []string // names of further variables for bash commands
+
+	stepsGiven bool // whether --steps is given
 }
 
 // ready checks the values of the flags and reads the files that they name. It sets the
@@ -70,12 +76,18 @@ func (f *runFlags) ready(a *app) (replies *script.Script, err error) {
 	if info, err := os.Stat(f.ToolFolder); f.ToolFolder != "" && (err != nil || !info.IsDir()) {
 		return nil, fault.WithHint(fmt.Errorf("--tools: %s is not a folder that can be opened: %w", f.ToolFolder, cmp.Or(err, fs.ErrInvalid)), "name a folder of manifests; docs/tools-from-files.md describes them")
 	}
-	f.Getenv, f.ConfigFolder = a.Getenv, a.ConfigFolder()
+	f.Getenv, f.ConfigFolder, f.StateFolder = a.Getenv, a.ConfigFolder(), a.StateFolder()
 	if f.Environment, err = environment(f.env); err != nil {
 		return nil, err
 	}
 	if f.Rules, err = loadRules(f.rulesFile); err != nil {
 		return nil, err
+	}
+	if f.models.Model != "" {
+		return nil, f.chooseModel(a)
+	}
+	if f.models.BaseURL != "" || f.models.API != "" {
+		return nil, fault.Usage("--base-url and --api are for a model: give --model PROVIDER/MODEL too")
 	}
 	if replies, err = loadScript(f.script); err != nil {
 		return nil, err
@@ -83,6 +95,27 @@ func (f *runFlags) ready(a *app) (replies *script.Script, err error) {
 	f.Provider = replies
 	return replies, nil
 }
+
+// chooseModel sets f.Provider to the provider of --model, and the number of steps to
+// defaultSteps if --steps is not given.
+func (f *runFlags) chooseModel(a *app) error {
+	if f.script != "" {
+		return fault.Usage("--script and --model both give the replies: give one of them")
+	}
+	f.models.Folder, f.models.Getenv = f.ConfigFolder, a.Getenv
+	router, err := models.New(f.models)
+	if err != nil {
+		return err
+	}
+	f.Provider = router
+	if !f.stepsGiven {
+		f.Steps = defaultSteps
+	}
+	return nil
+}
+
+// defaultSteps is the maximum number of replies of a model to one prompt.
+const defaultSteps = 100
 
 // loadAgents sets f.Agents to the agents of f.Workspace, which is the folder in which the
 // session runs, and prints a warning for each agent file that cannot be used.
@@ -96,11 +129,14 @@ func (f *runFlags) loadAgents(a *app) {
 // add adds the flags to cmd.
 func (f *runFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
+	flags.StringVar(&f.models.Model, "model", "", "the model to ask, as PROVIDER/MODEL, such as anthropic/claude-sonnet-4-5")
+	flags.StringVar(&f.models.BaseURL, "base-url", "", "the base URL of the provider, for a compatible server")
+	flags.StringVar(&f.models.API, "api", "", "the format of an OpenAI-compatible server: chat or responses")
 	flags.StringVar(&f.script, "script", "", "the trajectory whose replies are replayed: an ATIF 1.x file")
 	flags.StringVar(&f.Workspace, "workspace", ".", "the folder that the tools work in")
 	flags.StringVar(&f.rulesFile, "rules", "", "a file of permission rules, one on each line: EFFECT ACTION RESOURCE")
 	flags.DurationVar(&f.ApprovalLife, "approval-life", 0, "lifetime of an approval by the answer always, such as 8h (0: until it is revoked)")
-	flags.IntVar(&f.Steps, "steps", 0, "maximum number of replies to one prompt; the last has no tools (0: no limit)")
+	flags.IntVar(&f.Steps, "steps", 0, "maximum number of replies to one prompt; the last has no tools (0: no limit; with --model 100 if not given)")
 	flags.StringVar(&f.ToolFolder, "tools", "", "a folder of tools for this session, each a manifest and a program")
 	flags.StringSliceVar(&f.Flags, "flag", nil, "set a flag on which tools depend, such as apply_patch; may be repeated")
 	flags.IntVar(&f.TaskDepth, "task-depth", engine.DefaultTaskDepth, "how deep the tool task may start subsessions below each other")
@@ -115,22 +151,26 @@ func (f *runFlags) add(cmd *cobra.Command) {
 func (a *app) runCommand() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
-		Use: "run --script FILE [PROMPT]", Short: "Run a session with real tools and record every step",
-		Example: "  ledger run --script session.json --workspace ./project\n  ledger run --script session.json --rules strict.rules -o json\n  ledger run --script session.json \"fix the failing test\"",
+		Use: "run --model PROVIDER/MODEL PROMPT", Short: "Run a session with real tools and record every step",
+		Example: "  ledger run --model anthropic/claude-sonnet-4-5 \"fix the failing test\"\n  ledger run --script session.json --workspace ./project\n  ledger run --script session.json --rules strict.rules -o json\n  ledger run --script session.json \"fix the failing test\"",
 		Long: `run opens a session in a workspace, requests replies and settles their calls with
 the built-in tools (docs/tools.md) and with tools from files: the folder tools of
-the configuration folder, .ledger/tools of the workspace, and --tools. Replies come
-from a recorded trajectory (an ATIF file). PROMPT replaces the prompt of the
-trajectory.
+the configuration folder, .ledger/tools of the workspace, and --tools.
+
+Replies come from the model of --model (docs/models.md); its key is in an environment
+variable, such as ANTHROPIC_API_KEY or OPENAI_API_KEY. Without PROMPT the prompt is
+read from the standard input. Or replies come from the recorded trajectory of
+--script (an ATIF file), whose prompt PROMPT replaces.
 
 The agent of --agent has a system prompt and rules of its own. Its rules restrict:
 they open nothing that --rules denies or asks about. The same holds for the agents
 of subsessions, which the tool task starts.
 
 Without --rules, tools may read and change files in the workspace, and ask for
-permission outside it, for programs that a project brings (project_tool) and for
+permission outside it, for programs and MCP servers that a project brings
+(project_tool, project_mcp), for calls of MCP servers (mcp; docs/mcp.md) and for
 private addresses. Rules that begin with allow * * allow these too: add ask
-project_tool * for a project of another person. Without a terminal to ask on, the
+project_tool * and ask project_mcp * for a project of another person. Without a terminal to ask on, the
 answer is a denial.
 
 A permission question shows what the answer allows. Only input typed after the
@@ -146,6 +186,7 @@ toolchains from the environment, but not LEDGER_STORE or credentials; the list i
 docs/operation.md. --env NAME adds a variable. A command can print it, and the log
 records what commands print.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			f.stepsGiven = cmd.Flags().Changed("steps")
 			return a.runSession(cmd.Context(), f, strings.Join(args, " "))
 		},
 	}
@@ -159,13 +200,20 @@ records what commands print.`,
 func (a *app) resumeCommand() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
-		Use: "resume [SESSION] --script FILE", Short: "Continue a session from the end of its log",
-		Example: "  ledger resume @last --script session.json\n  ledger resume ses_…4K2P9Q --script session.json --workspace ./project",
+		Use: "resume [SESSION [PROMPT]]", Short: "Continue a session from the end of its log",
+		Example: "  ledger resume @last --model anthropic/claude-sonnet-4-5\n  ledger resume @last --model openai/gpt-5 \"now add a test\"\n  ledger resume @last --script session.json\n  ledger resume ses_…4K2P9Q --script session.json --workspace ./project",
 		Long: `resume settles the open calls of a dead process (a call that began is lost and never
-run again) and then requests the replies that the session lacks.`,
-		Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.complete(query.SessionWords),
+run again) and then requests the replies that the session lacks, from the model of
+--model or the trajectory of --script. With --model, PROMPT is a further message of
+the user.`,
+		Args: cobra.MaximumNArgs(2), ValidArgsFunction: a.complete(query.SessionWords),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.resumeSession(cmd.Context(), f, query.OrLast(args), cmd.Flags().Changed("workspace"))
+			f.stepsGiven = cmd.Flags().Changed("steps")
+			prompt := ""
+			if len(args) == 2 {
+				prompt = args[1]
+			}
+			return a.resumeSession(cmd.Context(), f, query.OrLast(args[:min(len(args), 1)]), prompt, cmd.Flags().Changed("workspace"))
 		},
 	}
 	f.add(cmd)
@@ -217,8 +265,8 @@ func environment(names []string) ([]string, error) {
 // loadScript parses the trajectory at path, the value of --script.
 func loadScript(path string) (*script.Script, error) {
 	if path == "" {
-		f := fault.Usage("no replies: --script is not given")
-		f.Hint = "name a trajectory with --script FILE; ledger demo shows one at work"
+		f := fault.Usage("no replies: neither --model nor --script is given")
+		f.Hint = "name a model with --model PROVIDER/MODEL, or a trajectory with --script FILE; ledger demo shows one at work"
 		return nil, f
 	}
 	s, err := script.Load(path)
@@ -259,6 +307,12 @@ func (a *app) runSession(ctx context.Context, f runFlags, prompt string) error {
 	if err := f.checkAgent(); err != nil {
 		return err
 	}
+	model := f.models.Model
+	if replies != nil {
+		model = replies.Model()
+	} else if prompt, err = a.readPrompt(prompt); err != nil {
+		return err
+	}
 	if prompt == "" && len(replies.Prompts(0)) == 0 {
 		return fault.Usage("no prompt: the trajectory %s begins without one, and none is given", f.script)
 	}
@@ -269,22 +323,56 @@ func (a *app) runSession(ctx context.Context, f runFlags, prompt string) error {
 		}
 		defer r.Close()
 		session, err := r.Runner.Open(ctx, events.SessionOpened{
-			Agent: domain.AgentID(f.Agent), Location: r.Root.Path(), Model: replies.Model(),
+			Agent: domain.AgentID(f.Agent), Location: r.Root.Path(), Model: model,
 		})
 		if err != nil {
 			return err
+		}
+		if replies == nil {
+			return r.Ask(ctx, session, prompt)
 		}
 		return r.Continue(ctx, replies, session, prompt)
 	})
 }
 
+// maxPrompt is the largest prompt that is read from the standard input, in bytes.
+const maxPrompt = 4 << 20
+
+// readPrompt returns the prompt of a session with a model: the given one, or else the
+// standard input.
+func (a *app) readPrompt(given string) (string, error) {
+	if given = strings.TrimSpace(given); given != "" {
+		return given, nil
+	}
+	if file, ok := a.in.(*os.File); ok && render.IsTerminal(file) {
+		return "", fault.Usage("no prompt: give it as an argument, or on the standard input")
+	}
+	text, err := io.ReadAll(io.LimitReader(a.in, maxPrompt+1))
+	switch prompt := strings.TrimSpace(string(text)); {
+	case err != nil:
+		return "", fmt.Errorf("read the prompt: %w", err)
+	case len(text) > maxPrompt:
+		return "", fault.Usage("the prompt on the standard input has more than %d bytes: put it into a file of the workspace and name the file", maxPrompt)
+	case !utf8.ValidString(prompt):
+		return "", fault.Usage("the prompt on the standard input is not UTF-8")
+	case prompt == "":
+		return "", fault.Usage("no prompt: give it as an argument, or on the standard input")
+	default:
+		return prompt, nil
+	}
+}
+
 // resumeSession runs an existing session from the end of its stream, with the agent of
 // the session. It runs in the location that the log records for the session, or in the
-// workspace of f if elsewhere is set or no location is recorded.
-func (a *app) resumeSession(ctx context.Context, f runFlags, id string, elsewhere bool) error {
+// workspace of f if elsewhere is set or no location is recorded. A prompt is a further
+// message to a model.
+func (a *app) resumeSession(ctx context.Context, f runFlags, id, prompt string, elsewhere bool) error {
 	replies, err := f.ready(a)
 	if err != nil {
 		return err
+	}
+	if prompt != "" && replies != nil {
+		return fault.Usage("a prompt needs --model: the prompts of a trajectory are in its file")
 	}
 	return a.launcher().With(ctx, a.Open, func(p *sessions.ActiveProcess) error {
 		session, err := resumable(ctx, p.Store, id)
@@ -301,6 +389,9 @@ func (a *app) resumeSession(ctx context.Context, f runFlags, id string, elsewher
 			return err
 		}
 		defer r.Close()
+		if replies == nil {
+			return r.Ask(ctx, session.ID, prompt)
+		}
 		return r.Continue(ctx, replies, session.ID, "")
 	})
 }

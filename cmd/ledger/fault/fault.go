@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/runner"
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
@@ -97,12 +98,34 @@ func Of(err error) *Error {
 		hint := fmt.Sprintf("continue that process with fg in its terminal, or with kill -CONT %d, or end it with kill -KILL %d: another process goes on then", pid, pid)
 		return &Error{Exit: ExitConflict, Code: "store_in_use", Err: err, Hint: hint, Command: fmt.Sprint("kill -CONT ", pid)}
 	}
+	if failed, ok := errors.AsType[*runner.ProviderError](err); ok {
+		return modelFault(err, failed)
+	}
 	for _, k := range mappings {
 		if errors.Is(err, k.Is) {
 			return k.Fault(err)
 		}
 	}
 	return &Error{Exit: ExitFailed, Code: "failed", Err: err}
+}
+
+// modelHints are the hints for failed requests to a model.
+var modelHints = map[runner.FailureKind]string{
+	runner.AuthenticationFailure: "check the key in the environment variable of the provider, and what it may use; docs/models.md lists the variables",
+	runner.InvalidRequest:        "check the name of the model and the parameters in models.toml; ledger turn show @last shows the request",
+	runner.ContextExceeded:       "begin a new session, or choose a model with a larger context",
+	runner.RateLimited:           "wait, and continue with ledger resume @last and the same --model",
+	runner.Overloaded:            "wait, and continue with ledger resume @last and the same --model",
+	runner.ConnectionFailure:     "check the address of the server, --base-url, and the network; then continue with ledger resume @last",
+	runner.StreamStalled:         "continue with ledger resume @last and the same --model",
+	runner.StreamCut:             "continue with ledger resume @last and the same --model",
+	runner.StreamFailure:         "check that --base-url and --api fit the server",
+}
+
+// modelFault returns the fault of a failed request to a model. Its code is model_ and the
+// kind of the failure.
+func modelFault(err error, failed *runner.ProviderError) *Error {
+	return &Error{Exit: ExitFailed, Code: "model_" + string(failed.Failure), Err: err, Hint: modelHints[failed.Failure]}
 }
 
 // WithHint returns a copy of the fault of err with another hint. An empty hint keeps the hint

@@ -45,6 +45,21 @@ func (r *SessionRunner) Continue(ctx context.Context, replies *script.Script, se
 	return errors.Join(ran, l.showRun(context.WithoutCancel(ctx), r.Store, session))
 }
 
+// Ask admits a prompt, if it is not empty, runs the session until the model has answered,
+// and prints the result.
+func (r *SessionRunner) Ask(ctx context.Context, session domain.SessionID, prompt string) error {
+	l := r.launcher
+	ran := l.PrintProgress(ctx, l.Err, r.Store, session, func() error {
+		if prompt != "" {
+			if err := r.Runner.Admit(ctx, session, r.Ledger.Mint().Message(), prompt); err != nil {
+				return err
+			}
+		}
+		return r.Run(ctx, session)
+	})
+	return errors.Join(ran, l.showRun(context.WithoutCancel(ctx), r.Store, session))
+}
+
 // hintUnanswered prints a hint if the trajectory ends with a prompt.
 func (l *Launcher) hintUnanswered(replies *script.Script) {
 	if n := len(replies.Prompts(replies.Len())); n > 0 {

@@ -54,6 +54,7 @@ type Setup struct {
 
 	Getenv       func(string) string // the environment of this process; nil: empty
 	ConfigFolder string              // the configuration folder of the user; empty: none
+	StateFolder  string              // the folder of state that outlives sessions; empty: none
 	ToolFolder   string              // the folder of tools for this session; empty: none
 
 	ApprovalLife time.Duration // how long a saved approval is valid; 0: until it is revoked
@@ -83,6 +84,7 @@ func (p *ActiveProcess) OpenWorkspace(ctx context.Context, s Setup) (*SessionRun
 	if err := s.addToolFolders(&config, root.Path()); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
+	p.launcher.addMCPServers(s, &config, root.Path())
 	if r.Workspace, err = p.Open(ctx, config); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}

@@ -247,6 +247,18 @@ func (o *Opener) ConfigFolder() string {
 	return ""
 }
 
+// StateFolder returns the folder of the ledger in the XDG state folder of the user, or "" if
+// the environment names none.
+func (o *Opener) StateFolder() string {
+	if dir := o.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "ledger")
+	}
+	if home := o.Getenv("HOME"); home != "" {
+		return filepath.Join(home, ".local", "state", "ledger")
+	}
+	return ""
+}
+
 // Folder returns the folder of the store of this command. It returns a usage error for a
 // database. Commands that maintain files call it.
 func (o *Opener) Folder() (string, error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// A call is asked about unless a rule decides. A saved approval holds for one definition;
+// Scenario 160. A call is asked about unless a rule decides. A saved approval holds for one definition;
 // a changed definition is asked about again, with what changed, also in a later process.
 func TestApprovalHoldsForOneDefinition(t *testing.T) {
 	t.Parallel()

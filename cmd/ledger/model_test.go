@@ -1,0 +1,261 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/settlement-ledger/ledger/runner/providers/providerstest"
+)
+
+// modelKey is the key of the model servers of these tests. Nothing may record it.
+const modelKey = "sk-test-model-0123456789"
+
+// A modelStep is a reply of a model: a text, and calls with an ID, a name and an input.
+type modelStep struct {
+	text  string
+	calls [][3]string
+}
+
+// A modelFormat is a provider with a server of its wire format.
+type modelFormat struct {
+	name  string
+	flags []string
+	start func(answer func(providerstest.ModelRequest) providerstest.ModelAnswer) *providerstest.ModelServer
+	// stream returns a reply as a stream.
+	stream func(modelStep) []string
+}
+
+// modelFormats are all wire formats.
+func modelFormats() []modelFormat {
+	openai := func(s modelStep) (r providerstest.OpenAIReply) {
+		r.Text = s.text
+		for _, c := range s.calls {
+			r.Calls = append(r.Calls, providerstest.OpenAICall{ID: c[0], Name: c[1], Arguments: c[2]})
+		}
+		return r
+	}
+	return []modelFormat{
+		{"anthropic", []string{"--model", "anthropic/m-1"}, providerstest.NewAnthropicServer, func(s modelStep) []string {
+			r := providerstest.AnthropicReply{Text: s.text}
+			for _, c := range s.calls {
+				r.Calls = append(r.Calls, providerstest.AnthropicCall{ID: c[0], Name: c[1], Input: c[2]})
+			}
+			return providerstest.AnthropicStream("m-1", r)
+		}},
+		{"chat", []string{"--model", "openai/m-1", "--api", "chat"}, providerstest.NewOpenAIServer, func(s modelStep) []string { return providerstest.OpenAIChatStream("m-1", openai(s)) }},
+		{"responses", []string{"--model", "openai/m-1", "--api", "responses"}, providerstest.NewOpenAIServer, func(s modelStep) []string { return providerstest.OpenAIResponsesStream("m-1", openai(s)) }},
+	}
+}
+
+// A modelRun runs the command against a model server, in a store and a workspace of its
+// own.
+type modelRun struct {
+	*testing.T
+	format           modelFormat
+	server           *providerstest.ModelServer
+	store, workspace string
+}
+
+// newModelRun starts a server that gives the answers in order, and the last one again and
+// again. The server must see no invalid request.
+func newModelRun(t *testing.T, format modelFormat, answers ...providerstest.ModelAnswer) modelRun {
+	t.Helper()
+	server := format.start(func(r providerstest.ModelRequest) providerstest.ModelAnswer { return answers[min(r.Number, len(answers)-1)] })
+	t.Cleanup(func() {
+		server.Close()
+		for _, fault := range server.Faults() {
+			t.Errorf("the server refused a request: %s", fault)
+		}
+	})
+	work := t.TempDir()
+	return modelRun{t, format, server, filepath.Join(work, "store"), t.TempDir()}
+}
+
+// steps returns the answers that stream replies.
+func (f modelFormat) steps(steps ...modelStep) (answers []providerstest.ModelAnswer) {
+	for _, s := range steps {
+		answers = append(answers, providerstest.ModelAnswer{Chunks: f.stream(s)})
+	}
+	return answers
+}
+
+// asks runs a command with the flags of the model, and returns its output and its exit
+// code.
+func (r modelRun) asks(input string, args ...string) (out, errs string, code int) {
+	r.Helper()
+	flags := append(append([]string{}, r.format.flags...), "--base-url", r.server.URL(), "--workspace", r.workspace)
+	return r.command(input, append(args, flags...)...)
+}
+
+// command runs a command.
+func (r modelRun) command(input string, args ...string) (out, errs string, code int) {
+	r.Helper()
+	cmd := exec.CommandContext(r.Context(), commandPath(), append([]string{"--store", r.store}, args...)...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &stdout, &stderr
+	cmd.Env = append(os.Environ(), "ANTHROPIC_API_KEY="+modelKey, "OPENAI_API_KEY="+modelKey, "XDG_CONFIG_HOME="+r.TempDir())
+	_ = cmd.Run() // the exit code tells
+	return stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()
+}
+
+// wantClean checks that verify accepts the log and that no file of the store has the key.
+func (r modelRun) wantClean() {
+	r.Helper()
+	if out, errs, code := r.command("", "verify"); code != 0 {
+		r.Errorf("verify exits with %d: %s%s", code, out, errs)
+	}
+	err := filepath.WalkDir(r.store, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if bytes.Contains(data, []byte(modelKey)) {
+			r.Errorf("%s has the key", path)
+		}
+		return err
+	})
+	noError(r.T, err)
+}
+
+// ledger run --model works with a model of each wire format: it runs the calls, answers
+// with the last text, and records the request of each turn.
+func TestRunAsksAModel(t *testing.T) {
+	t.Parallel()
+	for _, format := range modelFormats() {
+		t.Run(format.name, func(t *testing.T) {
+			t.Parallel()
+			r := newModelRun(t, format, format.steps(
+				modelStep{"Writing.", [][3]string{{"call_1", "write", `{"path":"a.txt","content":"hello\n"}`}, {"call_2", "nosuch", `{}`}}},
+				modelStep{"", [][3]string{{"call_1", "read", `{"path":"a.txt"}`}, {"call_3", "bash", `{"command":"env; wc -c < a.txt"`}}},
+				modelStep{text: "It has one line."},
+				modelStep{text: "Again."},
+			)...)
+			out, errs, code := r.asks("write a file\n", "run")
+			if code != 0 || !strings.Contains(out, "It has one line.") || !strings.Contains(out, "4 calls, 2 succeeded, 1 unknown_tool, 1 invalid_input") {
+				t.Fatalf("run exits with %d: %s%s", code, out, errs)
+			}
+			if out, errs, code := r.asks("", "resume", "@last", "and again"); code != 0 || !strings.Contains(out, "Again.") {
+				t.Fatalf("resume exits with %d: %s%s", code, out, errs)
+			}
+			if n := len(r.server.Requests()); n != 4 {
+				t.Errorf("the server has %d requests, want 4", n)
+			}
+			events, _, _ := r.command("", "event", "ls", "-o", "jsonl")
+			parameters := map[string]int{}
+			for line := range strings.Lines(events) {
+				var e struct {
+					Kind string
+					Data struct{ Parameters, Schemas, Model, Provider string }
+				}
+				if err := json.Unmarshal([]byte(line), &e); err != nil {
+					t.Fatal(err)
+				}
+				if e.Kind == "TurnMaterialized" {
+					parameters[e.Data.Parameters+" "+e.Data.Schemas+" "+e.Data.Model+" "+e.Data.Provider]++
+				}
+			}
+			provider, _, _ := strings.Cut(format.flags[1], "/")
+			if len(parameters) != 1 {
+				t.Errorf("the turns name %v, want the same parameters and schemas 4 times", parameters)
+			}
+			for named, n := range parameters {
+				if fields := strings.Fields(named); n != 4 || len(fields) != 4 || fields[2] != format.flags[1] || fields[3] != provider {
+					t.Errorf("the turns name %q %d times, want parameters, schemas, model and provider 4 times", named, n)
+				}
+			}
+			r.wantClean()
+		})
+	}
+}
+
+// A failed request ends the run with an error that names the request and with a hint, and
+// the session goes on later.
+func TestRunSaysWhyAModelFails(t *testing.T) {
+	t.Parallel()
+	for _, format := range modelFormats() {
+		t.Run(format.name, func(t *testing.T) {
+			t.Parallel()
+			refused := providerstest.AnthropicFailure(401, "authentication_error", "invalid key "+modelKey)
+			if format.name != "anthropic" {
+				refused = providerstest.OpenAIFailure(401, "invalid_api_key", "invalid key "+modelKey)
+			}
+			whole := format.stream(modelStep{text: "Half of a reply"})
+			cut := providerstest.ModelAnswer{Chunks: whole[:len(whole)-2], End: providerstest.EndReset}
+			r := newModelRun(t, format, append([]providerstest.ModelAnswer{refused, cut}, format.steps(modelStep{text: "Done."})...)...)
+			out, errs, code := r.asks("", "run", "go")
+			if code != 1 || !strings.Contains(errs, "authentication, status 401, request req_local") || !strings.Contains(errs, "hint: check the key") || strings.Contains(out+errs, modelKey) {
+				t.Fatalf("run exits with %d: %s%s", code, out, errs)
+			}
+			out, errs, code = r.asks("", "resume", "@last", "-o", "json")
+			if code != 1 || !strings.Contains(errs, `"code":"model_cut"`) {
+				t.Fatalf("resume exits with %d: %s%s", code, out, errs)
+			}
+			if out, errs, code = r.asks("", "resume", "@last"); code != 0 || !strings.Contains(out, "Done.") {
+				t.Fatalf("resume exits with %d: %s%s", code, out, errs)
+			}
+			events, _, _ := r.command("", "event", "ls", "-o", "jsonl")
+			for _, kind := range []string{`"ProviderFailed"`, `"ReplyRefused"`} {
+				if !strings.Contains(events, kind) {
+					t.Errorf("the log has no %s: %s", kind, events)
+				}
+			}
+			r.wantClean()
+		})
+	}
+}
+
+// What --model, --base-url, --api and models.toml say must make a provider with a key,
+// before a session is opened.
+func TestRunRefusesAModelThatCannotBeAsked(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		file, want string
+		args       []string
+	}{
+		"no provider":      {"", `the model "m-1" names no provider: write PROVIDER/MODEL, with one of the providers anthropic, openai`, []string{"--model", "m-1"}},
+		"unknown provider": {"", "names no provider", []string{"--model", "acme/m-1"}},
+		"no key":           {"", "hint: set the environment variable ANTHROPIC_API_KEY", []string{"--model", "anthropic/m-1"}},
+		"no key of a file": {"[providers.acme]\nkind = 'openai'\nbase_url = 'https://models.example/v1'\nkey_env = 'ACME_KEY'\n", "hint: set the environment variable ACME_KEY", []string{"--model", "acme/m-1"}},
+		"no variable":      {"[providers.acme]\nkind = 'openai'\nbase_url = 'https://models.example/v1'\n", "hint: set key_env", []string{"--model", "acme/m-1"}},
+		"unknown key":      {"[providers.acme]\nkind = 'openai'\napi_key = 'sk'\n", "models.toml: the key providers.acme.api_key is not known", []string{"--model", "acme/m-1"}},
+		"unknown kind":     {"[providers.acme]\nkind = 'gemini'\n", `the provider acme has the kind "gemini"`, []string{"--model", "acme/m-1"}},
+		"no TOML":          {"[providers", "models.toml", []string{"--model", "anthropic/m-1"}},
+		"bad URL":          {"", "must be http or https", []string{"--model", "openai/m-1", "--base-url", "ftp://models.example"}},
+		"bad format":       {"", `the format "soap"`, []string{"--model", "openai/m-1", "--api", "soap", "--base-url", "http://127.0.0.1:1/v1"}},
+		"format of another": {
+			"", "--api is for providers of the kind openai", []string{"--model", "anthropic/m-1", "--api", "chat", "--base-url", "http://127.0.0.1:1"},
+		},
+		"two sources":  {"", "--script and --model both give the replies", []string{"--model", "anthropic/m-1", "--script", "x.json"}},
+		"URL alone":    {"", "--base-url and --api are for a model", []string{"--base-url", "http://127.0.0.1:1"}},
+		"no prompt":    {"", "no prompt: give it as an argument, or on the standard input", []string{"--model", "openai/m-1", "--base-url", "http://127.0.0.1:1/v1"}},
+		"not a string": {"[providers.acme]\nkind = 7\n", "models.toml", []string{"--model", "acme/m-1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config, store := t.TempDir(), filepath.Join(t.TempDir(), "store")
+			noError(t, os.MkdirAll(filepath.Join(config, "ledger"), 0o700))
+			if c.file != "" {
+				noError(t, os.WriteFile(filepath.Join(config, "ledger", "models.toml"), []byte(c.file), 0o600))
+			}
+			args := append([]string{"--store", store, "run", "--workspace", t.TempDir()}, c.args...)
+			if name != "no prompt" {
+				args = append(args, "go")
+			}
+			cmd := exec.CommandContext(t.Context(), commandPath(), args...)
+			cmd.Env = []string{"XDG_CONFIG_HOME=" + config, "HOME=" + config, "PATH=" + os.Getenv("PATH")}
+			out, _ := cmd.CombinedOutput() // the exit code tells
+			if code := cmd.ProcessState.ExitCode(); code != 2 || !strings.Contains(string(out), c.want) {
+				t.Errorf("run exits with %d: %s, want %q", code, out, c.want)
+			}
+			if _, err := os.Stat(store); err == nil {
+				t.Error("the store was made")
+			}
+		})
+	}
+}
