@@ -66,7 +66,9 @@ type modelRun struct {
 // again. The server must see no invalid request.
 func newModelRun(t *testing.T, format modelFormat, answers ...providerstest.ModelAnswer) modelRun {
 	t.Helper()
-	server := format.start(func(r providerstest.ModelRequest) providerstest.ModelAnswer { return answers[min(r.Number, len(answers)-1)] })
+	server := format.start(func(r providerstest.ModelRequest) providerstest.ModelAnswer {
+		return answers[min(r.Number, len(answers)-1)]
+	})
 	t.Cleanup(func() {
 		server.Close()
 		for _, fault := range server.Faults() {

@@ -73,6 +73,7 @@ func newConnection(s *ToolServer, at plugins.PluginLocation, wait time.Duration)
 func (c *connection) client() *sdk.Client {
 	return sdk.NewClient(&sdk.Implementation{Name: "ledger", Version: "1"}, &sdk.ClientOptions{
 		Capabilities: &sdk.ClientCapabilities{
+			//lint:ignore SA1019 servers of the protocols before 2026-07-28 ask for roots
 			RootsV2:     &sdk.RootCapabilities{},
 			Elicitation: &sdk.ElicitationCapabilities{Form: &sdk.FormElicitationCapabilities{}},
 		},
@@ -272,7 +273,10 @@ func (c *connection) newToken() string { return fmt.Sprintf("ledger-%d", c.token
 func (c *connection) roots() any { return c.rootList() }
 
 // rootList returns the folder of the location as a root.
+//
+//lint:ignore SA1019 servers of the protocols before 2026-07-28 ask for roots
 func (c *connection) rootList() *sdk.ListRootsResult {
+	//lint:ignore SA1019 servers of the protocols before 2026-07-28 ask for roots
 	return &sdk.ListRootsResult{Roots: []*sdk.Root{{URI: (&url.URL{Scheme: "file", Path: c.at.Folder}).String(), Name: "workspace"}}}
 }
 

@@ -85,6 +85,7 @@ func sdkServer() *sdk.Server {
 		return nil, nil, ctx.Err()
 	})
 	sdk.AddTool(s, &sdk.Tool{Name: "roots", Description: "Asks for roots."}, func(ctx context.Context, r request, _ struct{}) (result, any, error) {
+		//lint:ignore SA1019 a server of an older protocol asks for roots
 		roots, err := r.Session.ListRoots(ctx, nil)
 		if err != nil {
 			return nil, nil, err

@@ -200,10 +200,10 @@ func (e *entry) checkKind() (key string, err error) {
 
 // describe sets what a person reads and the digest.
 func (e *entry) describe() {
-	shown := jsontext.Value{}
-	shown, _ = json.Marshal(e.keys, json.Deterministic(true)) // the values were parsed already
-	sum := sha256.Sum256(shown)
+	data, _ := json.Marshal(e.keys, json.Deterministic(true)) // the values were parsed already
+	sum := sha256.Sum256(data)
 	e.s.Digest = hex.EncodeToString(sum[:])
+	shown := jsontext.Value(data)
 	_ = shown.Indent(jsontext.WithIndent("  "))
 	e.s.Shown = string(shown)
 	e.s.Secrets = append(e.s.Secrets, e.secrets...)
