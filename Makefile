@@ -27,15 +27,16 @@ lint:
 # The tests, with the race detector: every law and every kind of test, with small
 # counts. About six minutes on 2 cores. go test would run a part of the analyses of
 # "vet" again, for half a minute. Many tests wait for processes and timeouts, so more of
-# them run at once than there are cores.
+# them run at once than there are cores. The test programs are linked without DWARF,
+# which reports of races and panics do not need: that saves about three seconds for each.
 test:
-	$(GO) test -race -vet=off -parallel 6 -timeout 15m ./... $(TOOLS)
+	$(GO) test -race -vet=off -ldflags=-w -parallel 6 -timeout 15m ./... $(TOOLS)
 
 # The tests with the long counts of power cuts, kills, flips and random histories,
 # and a soak of a minute. They run without the race detector, as each round is one
 # that "test" runs with it. Up to 15 minutes on 2 cores.
 test-long:
-	LEDGER_TEST_LONG=1 $(GO) test -count=1 -timeout 20m ./...
+	LEDGER_TEST_LONG=1 $(GO) test -ldflags=-w -count=1 -timeout 20m ./...
 
 race: test
 
