@@ -9,21 +9,22 @@
 //
 //   - Every conversation that a log can have becomes a valid request: users and assistant
 //     alternate, each call is answered once, and the results of a reply are the first
-//     blocks of the next message. A call whose ID the API does not accept, or that an
+//     blocks of the next message, and the last message is of the user. A call whose ID the API does not accept, or that an
 //     earlier message uses, has a digest in place of it; a tool of the history whose name
 //     it does not accept has a changed name. Empty texts and replies are left out.
 //   - The same turn is the same request, byte for byte, and PrepareRequest records its
 //     parameters and tools as they are sent.
-//   - A tool that the API does not accept is refused before a request is sent. Schemas are
-//     sent as modelapi.AcceptedSchema returns them.
+//   - A tool or a temperature that the API does not accept is refused before a request is
+//     sent. Schemas are sent as modelapi.AcceptedSchema returns them.
 //   - A turn with disabled tools forbids calls, and names the tools of its history.
 //   - Stop reasons are recorded as the server spells them. A refusal is a reply with its
 //     stop reason.
 //   - An input that broke off, because the model stopped early or the stream ended, is
 //     passed on as a JSON string, even if it is JSON so far, so that no tool runs with it.
 //     Other inputs are passed on as they came.
-//   - Signed thinking goes back to the provider and model that made it, while thinking is
-//     on.
+//   - Signed thinking goes back to the provider and model that made it, in its place in the
+//     reply, if the model thinks. A reply that another model began goes on without
+//     thinking if the model takes a budget for it.
 //   - Images and PDF files are sent as such in the result of their call. Other media are
 //     named in the text.
 //   - At most four blocks ask the server to cache the request up to them: the system

@@ -45,10 +45,12 @@ type Config struct {
 	// MaxOutputTokens is the limit of a reply in tokens. Zero: the known limit of the
 	// model.
 	MaxOutputTokens int64
-	// Temperature is the sampling temperature. Nil: that of the server.
+	// Temperature is the sampling temperature, from 0 to 1, and 1 with thinking. Nil: that
+	// of the server.
 	Temperature *float64
 	// ThinkingBudget is the number of tokens that the model may spend on thinking, of
-	// those of the reply. Zero: no thinking.
+	// those of the reply, at least 1024. A model that takes no budget then decides by
+	// itself. Zero: the request does not mention thinking.
 	ThinkingBudget int64
 	// Windows has the limits of models by their names. They replace the known ones.
 	Windows map[string]modelapi.ContextWindow
@@ -62,9 +64,12 @@ type Provider struct {
 	caller *modelapi.Caller
 }
 
+// minThinking is the smallest budget for thinking that the API takes.
+const minThinking = 1024
+
 // New returns a Provider. It sends nothing. It returns ErrNoKey if the config has no key
 // and the server is not on a loopback address, and ErrBadServer for an invalid base URL or
-// a negative number of tokens.
+// for a number of tokens or a temperature that the API does not take.
 func New(config Config) (*Provider, error) {
 	config.Name, config.BaseURL = cmp.Or(config.Name, "anthropic"), cmp.Or(config.BaseURL, OfficialURL)
 	host, err := modelapi.Host(config.BaseURL)
@@ -75,6 +80,12 @@ func New(config Config) (*Provider, error) {
 		return nil, fmt.Errorf("%w: %s has a limit of %d output tokens and %d tokens for thinking", ErrBadServer, config.Name, config.MaxOutputTokens, config.ThinkingBudget)
 	case config.MaxOutputTokens > 0 && config.ThinkingBudget >= config.MaxOutputTokens:
 		return nil, fmt.Errorf("%w: the %d tokens for thinking of %s are not fewer than the %d of a reply", ErrBadServer, config.ThinkingBudget, config.Name, config.MaxOutputTokens)
+	case config.ThinkingBudget > 0 && config.ThinkingBudget < minThinking:
+		return nil, fmt.Errorf("%w: the %d tokens for thinking of %s are fewer than %d", ErrBadServer, config.ThinkingBudget, config.Name, minThinking)
+	case config.Temperature != nil && !(*config.Temperature >= 0 && *config.Temperature <= 1):
+		return nil, fmt.Errorf("%w: the temperature %v of %s is not between 0 and 1", ErrBadServer, *config.Temperature, config.Name)
+	case config.Temperature != nil && *config.Temperature != 1 && config.ThinkingBudget > 0:
+		return nil, fmt.Errorf("%w: the temperature %v of %s is not 1, and it thinks", ErrBadServer, *config.Temperature, config.Name)
 	case config.APIKey == "" && !modelapi.Loopback(host):
 		return nil, fmt.Errorf("%w: set the key of %s, or name a server on a loopback address", ErrNoKey, config.Name)
 	}
@@ -125,10 +136,9 @@ var knownWindows = []struct {
 	{"claude-", modelapi.ContextWindow{Window: 200_000, Output: 64_000}},
 }
 
-// knownWindow returns the limits of a model, or the zero ContextWindow. A gateway puts the
-// name of the maker before the name of a model.
+// knownWindow returns the limits of a model, or the zero ContextWindow.
 func knownWindow(model string) modelapi.ContextWindow {
-	name := model[strings.LastIndex(model, "/")+1:]
+	name := baseName(model)
 	for _, known := range knownWindows {
 		if strings.HasPrefix(name, known.prefix) {
 			return known.ContextWindow
@@ -155,8 +165,9 @@ func (p *Provider) Reply(ctx context.Context, turn runner.Turn) iter.Seq2[runner
 
 // ask makes one attempt.
 func (p *Provider) ask(ctx context.Context, attempt modelapi.Attempt, turn runner.Turn, tools []anthropic.ToolUnionParam) error {
-	params := p.parameters(turn)
-	params.System, params.Messages, params.Tools = systemPrompt(turn), p.messages(turn), tools
+	messages := p.messages(turn)
+	params := p.parameters(turn, messages)
+	params.System, params.Messages, params.Tools = systemPrompt(turn), messages, tools
 	options := []option.RequestOption{option.WithBaseURL(p.config.BaseURL), option.WithHTTPClient(attempt.Client), option.WithMaxRetries(0)}
 	if p.config.APIKey != "" {
 		options = append(options, option.WithAPIKey(p.config.APIKey))

@@ -7,12 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/packages/ssestream"
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/projections/conversation"
 	"github.com/settlement-ledger/ledger/runner"
 	"github.com/settlement-ledger/ledger/runner/providers/modelapi"
 )
@@ -58,11 +56,18 @@ type messageUsage struct {
 	CacheWrite *int64 `json:"cache_creation_input_tokens"`
 }
 
+// callBlock is the type of a block with a call.
+const callBlock = "tool_use"
+
 // A replyReader assembles a reply from the events of a stream.
 type replyReader struct {
 	provider, model string
 	emit            func(runner.Part) bool
-	blocks          []*replyBlock
+	// blocks are in the order in which they began, and byIndex has them by their index.
+	blocks  []*replyBlock
+	byIndex map[int]*replyBlock
+	// text is the number of bytes of the text so far, and calls the number of calls.
+	text, calls int
 	// replied is the model that the server names.
 	replied string
 	stop    string
@@ -71,8 +76,9 @@ type replyReader struct {
 
 // A replyBlock is a block of content as far as it was received.
 type replyBlock struct {
-	index int
 	begin streamBlock
+	// text and calls are those of the reply before the block.
+	text, calls int
 	// input has the deltas of the input of a call.
 	input               strings.Builder
 	thinking, signature strings.Builder
@@ -125,7 +131,9 @@ func (r *replyReader) add(data []byte) (ended bool, err error) {
 	case "content_block_stop":
 		return false, r.endBlock(e.Index)
 	case "message_delta":
-		r.stop = e.Delta.StopReason
+		if e.Delta.StopReason != "" {
+			r.stop = e.Delta.StopReason
+		}
 		r.setTokens(e.Usage)
 	case "message_stop":
 		return true, nil
@@ -150,23 +158,19 @@ func (r *replyReader) setTokens(data json.RawMessage) {
 	}
 }
 
-// block returns the block with an index, or nil.
-func (r *replyReader) block(index int) *replyBlock {
-	for _, b := range slices.Backward(r.blocks) {
-		if b.index == index {
-			return b
-		}
-	}
-	return nil
-}
-
 // begin begins a block.
 func (r *replyReader) begin(index int, begin streamBlock) error {
-	if r.block(index) != nil {
+	if r.byIndex[index] != nil {
 		return fmt.Errorf("%w: block %d begins twice", modelapi.ErrProtocol, index)
 	}
-	b := &replyBlock{index: index, begin: begin}
-	r.blocks = append(r.blocks, b)
+	b := &replyBlock{begin: begin, text: r.text, calls: r.calls}
+	if r.byIndex == nil {
+		r.byIndex = map[int]*replyBlock{}
+	}
+	r.blocks, r.byIndex[index] = append(r.blocks, b), b
+	if begin.Type == callBlock {
+		r.calls++
+	}
 	b.thinking.WriteString(begin.Thinking)
 	b.signature.WriteString(begin.Signature)
 	return r.emitText(begin.Text, begin.Thinking)
@@ -177,7 +181,8 @@ func (r *replyReader) emitText(text, thinking string) error {
 	if thinking != "" && !r.emit(runner.ThinkingPart(modelapi.ValidText(thinking))) {
 		return modelapi.ErrStopped
 	}
-	if text != "" && !r.emit(runner.TextPart(modelapi.ValidText(text))) {
+	text = modelapi.ValidText(text)
+	if r.text += len(text); text != "" && !r.emit(runner.TextPart(text)) {
 		return modelapi.ErrStopped
 	}
 	return nil
@@ -185,7 +190,7 @@ func (r *replyReader) emitText(text, thinking string) error {
 
 // addDelta adds a delta to its block.
 func (r *replyReader) addDelta(e streamEvent) error {
-	b := r.block(e.Index)
+	b := r.byIndex[e.Index]
 	if b == nil || b.ended {
 		return fmt.Errorf("%w: a delta of block %d, which is not open", modelapi.ErrProtocol, e.Index)
 	}
@@ -198,12 +203,14 @@ func (r *replyReader) addDelta(e streamEvent) error {
 // endBlock ends a block. It emits the signed thinking of the block, which later requests
 // contain.
 func (r *replyReader) endBlock(index int) error {
-	b := r.block(index)
+	b := r.byIndex[index]
 	if b == nil || b.ended {
 		return fmt.Errorf("%w: block %d ends and is not open", modelapi.ErrProtocol, index)
 	}
 	b.ended = true
-	item := thinkingItem{Type: b.begin.Type, Thinking: b.thinking.String(), Signature: b.signature.String(), Data: b.begin.Data}
+	item := thinkingItem{
+		Type: b.begin.Type, Thinking: b.thinking.String(), Signature: b.signature.String(), Data: b.begin.Data, Text: b.text, Calls: b.calls,
+	}
 	if item.block() == nil {
 		return nil
 	}
@@ -226,7 +233,7 @@ func (r *replyReader) end() error {
 // broke off. It returns false if the reader of the parts stopped.
 func (r *replyReader) emitCalls(cut bool) bool {
 	for i, b := range r.blocks {
-		if b.begin.Type != "tool_use" {
+		if b.begin.Type != callBlock {
 			continue
 		}
 		input := json.RawMessage(b.input.String())
@@ -248,42 +255,4 @@ func (r *replyReader) emitCalls(cut bool) bool {
 // in that case too.
 func stopsEarly(reason string) bool {
 	return !slices.Contains([]string{"end_turn", "tool_use", "stop_sequence", "pause_turn"}, reason)
-}
-
-// A thinkingItem is a block of thinking that later requests contain.
-type thinkingItem struct {
-	Type      string `json:"type"`
-	Thinking  string `json:"thinking,omitempty"`
-	Signature string `json:"signature,omitempty"`
-	Data      string `json:"data,omitempty"`
-}
-
-// block returns the item as a block of a request, or nil if it is no thinking, or not
-// signed.
-func (t thinkingItem) block() *anthropic.ContentBlockParamUnion {
-	switch {
-	case t.Type == "thinking" && t.Signature != "":
-		b := anthropic.NewThinkingBlock(t.Signature, t.Thinking)
-		return &b
-	case t.Type == "redacted_thinking" && t.Data != "":
-		b := anthropic.NewRedactedThinkingBlock(t.Data)
-		return &b
-	}
-	return nil
-}
-
-// thinkingBlocks returns the signed thinking of a reply if thinking is on and this
-// provider and model made it.
-func (p *Provider) thinkingBlocks(m conversation.ModelMessage, model string) []anthropic.ContentBlockParamUnion {
-	var blocks []anthropic.ContentBlockParamUnion
-	for _, item := range m.Items {
-		var t thinkingItem
-		if p.config.ThinkingBudget == 0 || item.Provider != p.config.Name || item.Model != model || json.Unmarshal(item.Data, &t) != nil {
-			continue
-		}
-		if b := t.block(); b != nil {
-			blocks = append(blocks, *b)
-		}
-	}
-	return blocks
 }

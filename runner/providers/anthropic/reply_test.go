@@ -3,8 +3,11 @@ package anthropic_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -103,6 +106,18 @@ func TestACallThatBrokeOffNeverRuns(t *testing.T) {
 			}
 		}
 	}
+	// A call whose block does not end, before one that does.
+	begin := func(index int) string {
+		return providerstest.AnthropicEvent("content_block_start", map[string]any{"type": "content_block_start", "index": index, "content_block": map[string]any{"type": "tool_use", "id": fmt.Sprint("toolu_", index), "name": "read", "input": map[string]any{}}})
+	}
+	stop := providerstest.AnthropicEvent("content_block_stop", map[string]any{"type": "content_block_stop", "index": 1})
+	whole := providerstest.AnthropicStream("m-1", providerstest.AnthropicReply{Stop: "tool_use"})
+	open := serve(t, func(providerstest.ModelRequest) providerstest.ModelAnswer {
+		return providerstest.ModelAnswer{Chunks: slices.Concat(whole[:2], []string{begin(0), begin(1), stop}, whole[2:])}
+	})
+	if r := ask(t, provider(t, open, anthropic.Config{}), turn(prompt("go"))); r.err != nil || r.inputs() != `toolu_0 read "{}"; toolu_1 read {}` {
+		t.Errorf("a reply with a block that does not end has the calls %s and the error %v", r.inputs(), r.err)
+	}
 	malformed := everything
 	malformed.Calls = []providerstest.AnthropicCall{{ID: "toolu_1", Name: "read", Input: `{"path": a}`}, {Name: "read", Input: ""}, {ID: "toolu_1", Name: "read", Input: "{}"}}
 	r := ask(t, provider(t, serve(t, replies(malformed)), anthropic.Config{}), turn(prompt("go")))
@@ -120,6 +135,12 @@ func TestAFailureHasItsKind(t *testing.T) {
 	late.Header.Set("Retry-After", "3600")
 	middle := func(chunks ...string) providerstest.ModelAnswer {
 		return providerstest.ModelAnswer{Chunks: append(providerstest.AnthropicStream("m-1", everything)[:3], chunks...)}
+	}
+	ended := func(kind string) providerstest.ModelAnswer {
+		event := func(kind string) string {
+			return providerstest.AnthropicEvent(kind, map[string]any{"type": kind, "index": 0})
+		}
+		return middle(event("content_block_stop"), event(kind))
 	}
 	broken := func(data any) string { return providerstest.AnthropicEvent("error", data) }
 	for name, c := range map[string]struct {
@@ -148,6 +169,8 @@ func TestAFailureHasItsKind(t *testing.T) {
 			providerstest.ModelAnswer{Chunks: append(providerstest.AnthropicStream("m-1", everything)[:4], broken(map[string]any{"type": "error", "error": map[string]any{"type": "overloaded_error", "message": "busy"}}))}, runner.Overloaded, 200, 1,
 		},
 		"a delta without a block": {middle(providerstest.AnthropicEvent("content_block_delta", map[string]any{"type": "content_block_delta", "index": 7})), runner.StreamFailure, 200, 1},
+		"a block ends twice":      {ended("content_block_stop"), runner.StreamFailure, 200, 1},
+		"a delta behind a block":  {ended("content_block_delta"), runner.StreamFailure, 200, 1},
 		"a block twice":           {middle(providerstest.AnthropicEvent("content_block_start", map[string]any{"type": "content_block_start", "index": 0})), runner.StreamFailure, 200, 1},
 		"no JSON":                 {middle("event: message_delta\ndata: {\n\n"), runner.StreamFailure, 200, 1},
 		"no response":             {providerstest.ModelAnswer{NoHeader: true, End: providerstest.EndReset}, runner.ConnectionFailure, 0, 3},
@@ -232,32 +255,14 @@ func TestABadConfigIsRefused(t *testing.T) {
 		{anthropic.Config{BaseURL: "ftp://models.example", APIKey: key}, anthropic.ErrBadServer},
 		{anthropic.Config{APIKey: key, MaxOutputTokens: -1}, anthropic.ErrBadServer},
 		{anthropic.Config{APIKey: key, MaxOutputTokens: 2048, ThinkingBudget: 2048}, anthropic.ErrBadServer},
+		{anthropic.Config{APIKey: key, ThinkingBudget: 1023}, anthropic.ErrBadServer},
+		{anthropic.Config{APIKey: key, Temperature: new(1.5)}, anthropic.ErrBadServer},
+		{anthropic.Config{APIKey: key, Temperature: new(math.NaN())}, anthropic.ErrBadServer},
+		{anthropic.Config{APIKey: key, Temperature: new(0.5), ThinkingBudget: 1024}, anthropic.ErrBadServer},
+		{anthropic.Config{APIKey: key, Temperature: new(1.0), ThinkingBudget: 1024}, nil},
 	} {
 		if _, err := anthropic.New(c.config); !errors.Is(err, c.want) || err != nil && strings.Contains(err.Error(), key) {
 			t.Errorf("New(%+v) = %v, want %v", c.config, err, c.want)
 		}
 	}
-}
-
-// A stream, whatever its bytes, ends either with the end of the reply or with a failure of
-// the provider.
-func FuzzStream(f *testing.F) {
-	for _, r := range []providerstest.AnthropicReply{everything, {Text: "done"}, {Stop: "refusal"}} {
-		f.Add([]byte(strings.Join(providerstest.AnthropicStream("m-1", r), "")))
-	}
-	f.Add([]byte("data: {\"type\":\"content_block_start\",\"content_block\":{\"type\":\"tool_use\",\"input\":[]}}\n\n"))
-	current := make(chan []byte, 1)
-	server := serve(f, func(providerstest.ModelRequest) providerstest.ModelAnswer {
-		return providerstest.ModelAnswer{Chunks: []string{string(<-current)}}
-	})
-	p := provider(f, server, anthropic.Config{})
-	f.Fuzz(func(t *testing.T, stream []byte) {
-		current <- stream
-		r := ask(t, p, turn(prompt("go")))
-		if r.err != nil {
-			r.failure(t)
-		} else if r.finish == nil {
-			t.Fatal("the reply has no end")
-		}
-	})
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -28,7 +29,7 @@ func (p *Provider) PrepareRequest(turn runner.Turn) (runner.RequestRecord, error
 	if err != nil {
 		return record, err
 	}
-	if record.Parameters, err = encodeParameters(p.parameters(turn)); err != nil || len(tools) == 0 {
+	if record.Parameters, err = encodeParameters(p.parameters(turn, p.messages(turn))); err != nil || len(tools) == 0 {
 		return record, err
 	}
 	record.Schemas, err = modelapi.EncodePart(tools)
@@ -51,17 +52,16 @@ func encodeParameters(p anthropic.MessageNewParams) (string, error) {
 	return modelapi.EncodePart(members)
 }
 
-// parameters returns the body of the request for a turn without system prompt, messages
-// and tools.
-func (p *Provider) parameters(turn runner.Turn) anthropic.MessageNewParams {
+// parameters returns the body of the request for a turn with messages, without them, the
+// system prompt and the tools.
+func (p *Provider) parameters(turn runner.Turn, messages []anthropic.MessageParam) anthropic.MessageNewParams {
 	params := anthropic.MessageNewParams{Model: p.model(turn), MaxTokens: p.limits(p.model(turn)).Output}
 	if p.config.Temperature != nil {
 		params.Temperature = param.NewOpt(*p.config.Temperature)
 	}
 	extra := map[string]any{}
-	if p.config.ThinkingBudget > 0 {
-		// The SDK writes to the standard error about its own field for some models.
-		extra["thinking"] = map[string]any{"type": "enabled", "budget_tokens": p.config.ThinkingBudget}
+	if thinking := p.thinking(p.model(turn), messages); thinking != nil {
+		extra["thinking"] = thinking // the SDK writes to the standard error about its own field for some models
 	}
 	params.SetExtraFields(extra)
 	if turn.Disabled && len(historyTools(turn.Conversation)) > 0 {
@@ -70,24 +70,55 @@ func (p *Provider) parameters(turn runner.Turn) anthropic.MessageNewParams {
 	return params
 }
 
+// The restrictions of the API that modelapi does not know.
+const (
+	temperatureRule = "this model has no temperature but 1: leave it unset"
+	propertyRule    = "a property of an input has a name of 1 to 64 of the characters a-z, A-Z, 0-9, _, - and ."
+)
+
+// propertyPattern is the format of the names of the properties of an input. The API checks
+// only those at the top level.
+var propertyPattern = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
+
+// checkProperties returns the rule that the properties of a schema break, and the property.
+func checkProperties(schema map[string]any) (rule, detail string) {
+	var properties map[string]json.RawMessage
+	object, _ := schema["properties"].(json.RawMessage)
+	if json.Unmarshal(object, &properties) != nil {
+		return "", "" // modelapi.AcceptedSchema returns an object
+	}
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		if !propertyPattern.MatchString(name) {
+			return propertyRule, fmt.Sprintf("it has the property %q", name)
+		}
+	}
+	return "", ""
+}
+
 // prepareTools returns the tools of a turn. In a turn with disabled tools these are the
 // tools that the history names, without schemas: the API refuses a history with calls if
 // the request has no tools.
 func (p *Provider) prepareTools(turn runner.Turn) ([]anthropic.ToolUnionParam, error) {
+	refuse := func(tool, rule, detail string) error {
+		return &runner.IncompatibleError{Provider: p.config.Name, Model: p.model(turn), Tool: tool, Rule: rule, Detail: detail}
+	}
+	if t := p.config.Temperature; t != nil && *t != 1 && isAdaptive(p.model(turn)) {
+		return nil, refuse("", temperatureRule, fmt.Sprintf("it has the temperature %v", *t))
+	}
 	if turn.Disabled {
 		return historyTools(turn.Conversation), nil
 	}
 	var tools []anthropic.ToolUnionParam
 	for _, d := range turn.Tools {
-		refuse := func(rule, detail string) error {
-			return &runner.IncompatibleError{Provider: p.config.Name, Model: p.model(turn), Tool: string(d.Name), Rule: rule, Detail: detail}
-		}
 		if !modelapi.ValidToolName(string(d.Name)) {
-			return nil, refuse(modelapi.ToolNameRule, "")
+			return nil, refuse(string(d.Name), modelapi.ToolNameRule, "")
 		}
 		schema, rule, detail := modelapi.AcceptedSchema(d.Input)
+		if rule == "" {
+			rule, detail = checkProperties(schema)
+		}
 		if rule != "" {
-			return nil, refuse(rule, detail)
+			return nil, refuse(string(d.Name), rule, detail)
 		}
 		tools = append(tools, tool(string(d.Name), modelapi.ValidText(d.Description), schema))
 	}
@@ -149,13 +180,7 @@ func (p *Provider) messages(turn runner.Turn) []anthropic.MessageParam {
 		case conversation.User:
 			l.addText(anthropic.MessageParamRoleUser, m.Text)
 		case conversation.Assistant:
-			l.add(anthropic.MessageParamRoleAssistant, p.thinkingBlocks(m, p.model(turn))...)
-			l.addText(anthropic.MessageParamRoleAssistant, m.Text)
-			for _, call := range m.Calls {
-				l.add(anthropic.MessageParamRoleAssistant, anthropic.ContentBlockParamUnion{OfToolUse: &anthropic.ToolUseBlockParam{
-					ID: l.ids.Of(m.Message, call.ID), Name: modelapi.HistoryName(call.Name), Input: callInput(call.Input),
-				}})
-			}
+			l.addReply(m, p.thinkingOf(m, p.model(turn)))
 		case conversation.ToolRole:
 			l.add(anthropic.MessageParamRoleUser, anthropic.ContentBlockParamUnion{OfToolResult: toolResult(l.ids.Of(m.Message, m.Call.ID), m.Reading)})
 		}
@@ -185,21 +210,47 @@ func (l *messageList) addText(role anthropic.MessageParamRole, text string) {
 	}
 }
 
+// addReply adds a reply with its thinking, each block in its place. It leaves out thinking
+// that nothing follows, which the API refuses.
+func (l *messageList) addReply(m conversation.ModelMessage, thinking []thinkingItem) {
+	text, calls := 0, 0
+	addUntil := func(textEnd, callsEnd int) {
+		textEnd, callsEnd = min(max(text, textEnd), len(m.Text)), min(max(calls, callsEnd), len(m.Calls))
+		l.addText(anthropic.MessageParamRoleAssistant, m.Text[text:textEnd])
+		for _, call := range m.Calls[calls:callsEnd] {
+			l.add(anthropic.MessageParamRoleAssistant, anthropic.ContentBlockParamUnion{OfToolUse: &anthropic.ToolUseBlockParam{
+				ID: l.ids.Of(m.Message, call.ID), Name: modelapi.HistoryName(call.Name), Input: callInput(call.Input),
+			}})
+		}
+		text, calls = textEnd, callsEnd
+	}
+	for _, t := range thinking {
+		addUntil(t.Text, t.Calls)
+		if strings.TrimSpace(m.Text[text:]) != "" || calls < len(m.Calls) {
+			l.add(anthropic.MessageParamRoleAssistant, *t.block())
+		}
+	}
+	addUntil(len(m.Text), len(m.Calls))
+}
+
+// trailingText is the text of the last message of the user if a conversation ends in a
+// reply: several models refuse such a request.
+const trailingText = "Continue."
+
 // leadingText is the text of the first message of the user if a conversation has none
 // there: the API refuses a request that begins with a reply.
 const leadingText = "(The conversation begins with a reply.)"
 
-// finish makes the messages a valid request: the first one is of the user, the last reply
-// does not end in white space, and the last two messages of the user end in a block up to
-// which the server may cache the request.
+// finish makes the messages a valid request: the first and the last one are of the user,
+// and the last two messages of the user end in a block up to which the server may cache the
+// request.
 func (l *messageList) finish() {
 	if len(l.messages) == 0 || l.messages[0].Role != anthropic.MessageParamRoleUser {
 		first := anthropic.NewUserMessage(anthropic.NewTextBlock(leadingText))
 		l.messages = append([]anthropic.MessageParam{first}, l.messages...)
 	}
-	last := l.messages[len(l.messages)-1]
-	if end := last.Content[len(last.Content)-1]; last.Role == anthropic.MessageParamRoleAssistant && end.OfText != nil {
-		end.OfText.Text = strings.TrimRight(end.OfText.Text, " \t\r\n")
+	if l.messages[len(l.messages)-1].Role != anthropic.MessageParamRoleUser {
+		l.addText(anthropic.MessageParamRoleUser, trailingText)
 	}
 	marks := 0
 	for _, m := range slices.Backward(l.messages) {

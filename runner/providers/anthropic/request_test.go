@@ -194,7 +194,7 @@ func TestAnUnacceptableToolIsRefused(t *testing.T) {
 	t.Parallel()
 	server := serve(t, replies(everything))
 	p := provider(t, server, anthropic.Config{})
-	for _, d := range []domain.Definition{echo(strings.Repeat("n", 65), "{}"), echo("", "{}"), echo("list", `{"type":"array"}`), echo("ref", `{"$ref":"#/$defs/a"}`), echo("one", `{"enum":[1]}`)} {
+	for _, d := range []domain.Definition{echo(strings.Repeat("n", 65), "{}"), echo("", "{}"), echo("list", `{"type":"array"}`), echo("ref", `{"$ref":"#/$defs/a"}`), echo("one", `{"enum":[1]}`), echo("filter", `{"properties":{"filter[id]":{}}}`), echo("long", `{"properties":{"`+strings.Repeat("p", 65)+`":{}}}`)} {
 		asked := turn(prompt("go"))
 		asked.Tools = []domain.Definition{echo("echo", "{}"), d}
 		_, err := p.PrepareRequest(asked)
