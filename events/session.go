@@ -206,7 +206,8 @@ type ReplyRefused struct {
 
 // Tokens are the token counts of the provider.
 type Tokens struct {
-	// Input is the number of tokens that the provider counted as input.
+	// Input is the number of input tokens that were neither read from the provider's cache
+	// nor written to it. Imported counts are those of the file.
 	Input int64 `json:"input,omitempty"`
 	// Output is the number of generated tokens.
 	Output int64 `json:"output,omitempty"`

@@ -182,8 +182,13 @@ func (r *chatReply) add(data []byte) error {
 func (r *chatReply) setTokens(data json.RawMessage) {
 	var usage chatUsage
 	if json.Unmarshal(data, &usage) == nil {
-		r.tokens = events.Tokens{Input: usage.Prompt, Output: usage.Completion, CacheRead: usage.Details.Cached, CacheWrite: usage.Details.CacheWrite}
+		r.tokens = tokens(usage.Prompt, usage.Completion, usage.Details.Cached, usage.Details.CacheWrite)
 	}
+}
+
+// tokens returns token counts. The API counts tokens of the cache as input tokens too.
+func tokens(input, output, read, write int64) events.Tokens {
+	return events.Tokens{Input: max(input-read-write, 0), Output: output, CacheRead: read, CacheWrite: write}
 }
 
 func (r *chatReply) addDelta(d chatDelta) error {

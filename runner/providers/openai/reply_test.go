@@ -32,7 +32,7 @@ func TestAReplyIsReadWhole(t *testing.T) {
 		if got.err != nil || got.text != whole.Text || got.thinking != whole.Thinking || got.inputs() != wholeCalls {
 			t.Errorf("the reply is %q, %q, %s, %v", got.text, got.thinking, got.inputs(), got.err)
 		}
-		want := runner.FinishPart{Reason: "tool_calls", Model: "m-1-served", Tokens: events.Tokens{Input: 100, Output: 20, CacheRead: 60}}
+		want := runner.FinishPart{Reason: "tool_calls", Model: "m-1-served", Tokens: events.Tokens{Input: 40, Output: 20, CacheRead: 60}}
 		if format == openai.Responses {
 			want.Reason = "completed"
 		}

@@ -11,7 +11,6 @@ import (
 	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"github.com/settlement-ledger/ledger/domain"
-	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/runner"
 	"github.com/settlement-ledger/ledger/runner/providers/modelapi"
 )
@@ -258,7 +257,7 @@ func (response finishedResponse) finish() runner.FinishPart {
 	}
 	var usage responsesUsage
 	if present(response.Usage) && json.Unmarshal(response.Usage, &usage) == nil {
-		finish.Tokens = events.Tokens{Input: usage.Input, Output: usage.Output, CacheRead: usage.Details.Cached, CacheWrite: usage.Details.CacheWrite}
+		finish.Tokens = tokens(usage.Input, usage.Output, usage.Details.Cached, usage.Details.CacheWrite)
 	}
 	return finish
 }
