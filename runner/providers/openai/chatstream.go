@@ -202,10 +202,14 @@ func (r *chatReply) addDelta(d chatDelta) error {
 		}
 	}
 	for _, c := range d.ToolCalls {
-		r.addCall(c)
+		if r.addCall(c); len(r.calls) > maxCalls {
+			return errTooManyCalls
+		}
 	}
 	if d.FunctionCall != nil {
-		r.addCall(chatCallDelta{Function: *d.FunctionCall})
+		if r.addCall(chatCallDelta{Function: *d.FunctionCall}); len(r.calls) > maxCalls {
+			return errTooManyCalls
+		}
 	}
 	return nil
 }

@@ -204,3 +204,18 @@ func TestMessagesOfAResponseAreSeparated(t *testing.T) {
 		t.Errorf("the text is %q, want the messages with an empty line between them", got.text)
 	}
 }
+
+// A reply of more calls than a model makes ends as soon as there are too many: a server
+// cannot make the client search without end.
+func TestAReplyOfTooManyCallsEnds(t *testing.T) {
+	eachFormat(t, func(t *testing.T, format openai.WireFormat) {
+		var r providerstest.OpenAIReply
+		for i := range 5000 {
+			r.Calls = append(r.Calls, providerstest.OpenAICall{ID: fmt.Sprintf("call_%d", i), Name: "echo", Arguments: "{}"})
+		}
+		got := ask(t, provider(t, serve(t, replies(format, r)), openai.Config{API: format}), turn(prompt("go")))
+		if failed := got.failure(t); failed.Failure != runner.StreamFailure || !strings.Contains(failed.Message, "more than 4096 calls") {
+			t.Errorf("the reply ends with %v, want too many calls", failed)
+		}
+	})
+}

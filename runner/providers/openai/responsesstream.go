@@ -129,11 +129,11 @@ func (r *responsesReply) add(kind string, data []byte) (ended bool, err error) {
 	}
 	switch cmp.Or(e.Type, kind) {
 	case "response.output_item.added":
-		return false, r.setItem(e.OutputIndex, e.Item, false)
+		err = r.setItem(e.OutputIndex, e.Item, false)
 	case "response.output_item.done":
-		return false, r.setItem(e.OutputIndex, e.Item, true)
+		err = r.setItem(e.OutputIndex, e.Item, true)
 	case "response.output_text.delta", "response.refusal.delta":
-		return false, r.addText(r.item(e.OutputIndex), modelapi.Arguments(e.Delta))
+		err = r.addText(r.item(e.OutputIndex), modelapi.Arguments(e.Delta))
 	case "response.reasoning_summary_part.added":
 		if r.thinking {
 			return false, r.addThinking("\n\n")
@@ -157,7 +157,10 @@ func (r *responsesReply) add(kind string, data []byte) (ended bool, err error) {
 			return false, modelapi.ParseReported(e.Error)
 		}
 	}
-	return false, nil
+	if len(r.items) > maxCalls {
+		return false, errTooManyCalls
+	}
+	return false, err
 }
 
 // item returns the item of an index. It begins the item if it is new.
