@@ -445,7 +445,8 @@ func TestMemoryDoesNotDependOnSize(t *testing.T) {
 func TestSilentUploaderHoldsNothing(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())
-	address := serve(t, Serve(s, ServerConfig{IdleTimeout: 50 * time.Millisecond}))
+	// The timeout is long enough for the client below on a slow machine.
+	address := serve(t, Serve(s, ServerConfig{IdleTimeout: 2 * time.Second}))
 	r := refs(1)()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(address, "http://"))
 	if err != nil {
