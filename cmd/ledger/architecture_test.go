@@ -121,8 +121,8 @@ var importRules = map[string]importRule{
 		"projections/conversation", "runner", "runner/providers/anthropic", "runner/providers/modelapi", "runner/providers/openai", "cmd/ledger/fault",
 	}, []string{"github.com/BurntSushi/toml"}},
 	"cmd/ledger/demo": {[]string{
-		"domain", "events", "projections/calls", "registry", "builtins/permission", "runner", "runner/agents", "runner/providers/script",
-		"cmd/ledger/render", "cmd/ledger/sessions", "cmd/ledger/stores", "cmd/ledger/verify",
+		"domain", "events", "projections/calls", "projections/conversation", "registry", "builtins/permission", "runner", "runner/agents",
+		"runner/providers/providerstest", "runner/providers/script", "cmd/ledger/models", "cmd/ledger/render", "cmd/ledger/sessions", "cmd/ledger/stores", "cmd/ledger/verify",
 	}, []string{"golang.org/x/sys"}},
 	"cmd/ledger/importer":   {[]string{"domain", "events/transcripts", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores"}, nil},
 	"cmd/ledger/publishing": {[]string{"domain", "events", "projections/publish", "projections/publish/jetstream", "projections/publish/jsonl", "cmd/ledger/fault", "cmd/ledger/query", "cmd/ledger/render", "cmd/ledger/stores", "cmd/ledger/views"}, nil},

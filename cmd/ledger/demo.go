@@ -14,14 +14,19 @@ import (
 
 // demoCommand returns the command `ledger demo`, which package demo implements.
 func (a *app) demoCommand() *cobra.Command {
-	var keep bool
+	var keep, live bool
 	cmd := &cobra.Command{
 		Use: "demo", Short: "Run a demonstration of one minute: no network, no model, no arguments",
-		Example: "  ledger demo\n  ledger demo --keep\n  ledger demo --store ./demo-store\n  ledger demo --store 'esdb://127.0.0.1:2113?tls=false'",
+		Example: "  ledger demo\n  ledger demo --live\n  ledger demo --keep\n  ledger demo --store ./demo-store\n  ledger demo --store 'esdb://127.0.0.1:2113?tls=false'",
 		Long: `demo runs a recorded trajectory (an agent's replies and calls) with the real tools:
 an agent finds out why the tests of a small shell program fail, and fixes it. Then
 demo prints the records of the ledger, kills a second run in the middle of a call,
-and recovers. It uses a temporary folder and removes it.`,
+and recovers. It uses a temporary folder and removes it.
+
+--live sends the same task through each wire format of model providers (Anthropic
+Messages, OpenAI Chat Completions, OpenAI Responses), with the clients that
+ledger run --model uses. Servers of this process, on the loopback interface, stream
+the recorded replies. demo then compares the three sessions.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if a.Format != render.AsTable {
@@ -30,9 +35,10 @@ and recovers. It uses a temporary folder and removes it.`,
 			listCalls := func(ctx context.Context, s *stores.Store) error {
 				return views.ListCalls(ctx, a.Printer, s, views.CallFilter{Session: query.Last})
 			}
-			return demo.Run(cmd.Context(), demo.Config{Launcher: a.launcher(), Keep: keep, ListCalls: listCalls})
+			return demo.Run(cmd.Context(), demo.Config{Launcher: a.launcher(), Keep: keep, Live: live, ListCalls: listCalls})
 		},
 	}
+	cmd.Flags().BoolVar(&live, "live", false, "ask servers of this process in each wire format of model providers")
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep the temporary folder and its store")
 	return cmd
 }

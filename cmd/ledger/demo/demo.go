@@ -25,6 +25,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
+	"github.com/settlement-ledger/ledger/projections/conversation"
 	"github.com/settlement-ledger/ledger/registry"
 	"github.com/settlement-ledger/ledger/runner"
 	"github.com/settlement-ledger/ledger/runner/agents"
@@ -41,6 +42,9 @@ var demoFiles embed.FS
 type Config struct {
 	*sessions.Launcher      // runs the sessions and recovers them
 	Keep               bool // keep the temporary folder
+	// Live runs the first part once for each wire format of model providers, against
+	// servers of this process, in place of the three parts.
+	Live bool
 	// ListCalls prints the calls of the last session of a store, as ledger call ls
 	// does.
 	ListCalls func(context.Context, *stores.Store) error
@@ -51,10 +55,12 @@ type demonstration struct {
 	Config
 	scratch   string // the temporary folder, which Run removes unless Keep is set
 	workspace string // in scratch: the folder in which the agent works
+	live      []liveSession
 }
 
 // Run runs the three parts of the demo: an agent that fixes a test, a run that is killed,
-// and the recovery. It works in the store of --store. Without --store it sets Named of
+// and the recovery. If Live is set, it runs the agent once for each wire format, compares
+// the sessions and verifies the store. It works in the store of --store. Without --store it sets Named of
 // the Opener to a store in its temporary folder. It removes that folder unless Keep is
 // set. The child process that it kills is the running executable, called as ledger run.
 func Run(ctx context.Context, c Config) (err error) {
@@ -72,7 +78,11 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err := d.unpack(); err != nil {
 		return fmt.Errorf("unpack demo: %w", err)
 	}
-	for _, part := range []func(context.Context) error{d.fixTest, d.kill, d.recover} {
+	parts := []func(context.Context) error{d.fixTest, d.kill, d.recover}
+	if c.Live {
+		parts = []func(context.Context) error{d.fixTestLive, d.compareLive, d.verify}
+	}
+	for _, part := range parts {
 		if err := part(ctx); err != nil {
 			return err
 		}
@@ -123,19 +133,19 @@ func (d *demonstration) trajectory(name string) (*script.Script, error) {
 	return script.Parse(name, bytes.NewReader(data))
 }
 
-// An interruptedScript is a scripted provider that calls a function in the middle of
-// one turn: after the reply that asks for calls, and before the runner settles them.
-type interruptedScript struct {
-	*script.Script
+// An interruptedProvider is a provider that calls a function in the middle of one turn:
+// after the reply that asks for calls, and before the runner settles them.
+type interruptedProvider struct {
+	runner.Provider
 	reply  int                         // the number of the reply, from 0
 	during func(context.Context) error // an error ends the reply
 }
 
-// Reply yields the next reply of the trajectory. After the chosen reply it calls the
+// Reply yields the next reply of the provider. After the chosen reply it calls the
 // function in the field during.
-func (m interruptedScript) Reply(ctx context.Context, turn runner.Turn) iter.Seq2[runner.Part, error] {
+func (m interruptedProvider) Reply(ctx context.Context, turn runner.Turn) iter.Seq2[runner.Part, error] {
 	return func(yield func(runner.Part, error) bool) {
-		for part, err := range m.Script.Reply(ctx, turn) {
+		for part, err := range m.Provider.Reply(ctx, turn) {
 			if !yield(part, err) {
 				return
 			}
@@ -149,13 +159,35 @@ func (m interruptedScript) Reply(ctx context.Context, turn runner.Turn) iter.Seq
 	}
 }
 
+// NextModel implements runner.ModelNamer with the provider and the model of the provider
+// that is interrupted.
+func (m interruptedProvider) NextModel(s *conversation.State, agentModel string) (provider, model string) {
+	if namer, ok := m.Provider.(runner.ModelNamer); ok {
+		return namer.NextModel(s, agentModel)
+	}
+	return "", agentModel
+}
+
+// PrepareRequest implements runner.RequestPreparer. A trajectory sends no request, so its
+// record is empty.
+func (m interruptedProvider) PrepareRequest(turn runner.Turn) (runner.RequestRecord, error) {
+	if preparer, ok := m.Provider.(runner.RequestPreparer); ok {
+		return preparer.PrepareRequest(turn)
+	}
+	return runner.RequestRecord{}, nil
+}
+
 // fixTest runs the first trajectory, in which an agent fixes a failing test, and prints
 // the recorded calls.
 func (d *demonstration) fixTest(ctx context.Context) error {
 	d.Line("%s", d.Styled(render.Bold, "An agent fixes a failing test"))
 	d.Line("The tools are real; the replies are a recorded trajectory. Each line is a call that is settled.")
 	return d.With(ctx, d.OpenOrCreate, func(p *sessions.ActiveProcess) error {
-		session, err := d.runAgent(ctx, p)
+		replies, err := d.trajectory("trajectory.json")
+		if err != nil {
+			return err
+		}
+		session, err := d.runAgent(ctx, p, replies, replies, replies.Model())
 		if err != nil {
 			return err
 		}
@@ -163,13 +195,10 @@ func (d *demonstration) fixTest(ctx context.Context) error {
 	})
 }
 
-// runAgent runs the trajectory in a new session and returns the ID of the session. The
-// plugin reloads its tool during reply 3, which makes a call stale.
-func (d *demonstration) runAgent(ctx context.Context, p *sessions.ActiveProcess) (domain.SessionID, error) {
-	replies, err := d.trajectory("trajectory.json")
-	if err != nil {
-		return domain.SessionID{}, err
-	}
+// runAgent runs the prompt of the trajectory in a new session, with the replies of the
+// provider, and returns the ID of the session. The plugin reloads its tool during reply 3,
+// which makes a call stale.
+func (d *demonstration) runAgent(ctx context.Context, p *sessions.ActiveProcess, replies *script.Script, source runner.Provider, model string) (domain.SessionID, error) {
 	text, err := demoFiles.ReadFile("demo.rules")
 	if err != nil {
 		return domain.SessionID{}, err
@@ -179,7 +208,7 @@ func (d *demonstration) runAgent(ctx context.Context, p *sessions.ActiveProcess)
 		return domain.SessionID{}, err
 	}
 	plugin := &plugin{}
-	provider := interruptedScript{replies, 3, plugin.reload}
+	provider := interruptedProvider{source, 3, plugin.reload}
 	r, err := p.OpenWorkspace(ctx, sessions.Setup{Workspace: d.workspace, Rules: rules, Agent: "build", Agents: agents.Load(agents.LoadConfig{}), Provider: provider})
 	if err != nil {
 		return domain.SessionID{}, err
@@ -189,7 +218,7 @@ func (d *demonstration) runAgent(ctx context.Context, p *sessions.ActiveProcess)
 	if err := plugin.load(ctx); err != nil {
 		return domain.SessionID{}, err
 	}
-	session, err := r.Runner.Open(ctx, events.SessionOpened{Agent: "build", Location: r.Root.Path(), Model: replies.Model()})
+	session, err := r.Runner.Open(ctx, events.SessionOpened{Agent: "build", Location: r.Root.Path(), Model: model})
 	if err != nil {
 		return session, err
 	}
@@ -412,6 +441,11 @@ func (d *demonstration) recover(ctx context.Context) error {
 	if err := d.Read(ctx, func(s *stores.Store) error { return d.ListCalls(ctx, s) }); err != nil {
 		return err
 	}
+	return d.verify(ctx)
+}
+
+// verify verifies the log and the kept outputs.
+func (d *demonstration) verify(ctx context.Context) error {
 	d.Line("$ ledger verify")
 	return d.Read(ctx, func(s *stores.Store) error { return verify.Run(ctx, d.Printer, s, verify.Options{Digests: true}) })
 }

@@ -7,6 +7,10 @@
 // lists the calls of the killed session and verifies the log. The workspace, the
 // permission rules and the trajectories are embedded files.
 //
+// With [Config.Live] the first trajectory runs once for each wire format of model providers
+// instead, with the providers of package models against servers of this process. Run then
+// compares the three sessions and verifies the log.
+//
 // # Promises
 //
 //   - Run removes its temporary folder, also after an error, unless [Config.Keep] is set.
@@ -20,5 +24,6 @@
 //
 // # Errors
 //
-// Run returns the first error of a part. The cancellation of the context ends it.
+// Run returns the first error of a part, and an error if the sessions of the wire formats
+// differ. The cancellation of the context ends it.
 package demo
