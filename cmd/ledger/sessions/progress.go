@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -14,19 +15,29 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/runner"
 )
 
 // A progressPrinter prints the progress of a session while the session runs: a line for
-// each settled call, and a line for each text of a reply, refused reply and
-// interruption. It only reads the log. It is not safe for concurrent use: the method
-// during joins its follower goroutine before it reads the remaining events.
+// each settled call, refused reply and interruption, and the text of each reply. If texts
+// is set, it writes a text there in full, as the parts of the reply arrive; otherwise it
+// prints one line of the text when the log has the reply. It only reads the log. Its
+// methods during and part may be called concurrently.
 type progressPrinter struct {
 	*Launcher
-	to      io.Writer // the standard error of the command
+	to      io.Writer // receives the lines: the standard error of the command
 	session domain.SessionID
-	started map[string]time.Time   // when each call began, by callName
-	calls   map[string]domain.Call // the calls of all replies and the calls that they added, by callName
-	handled events.Revision        // the revision of the last event that handleAll received
+	texts   *streamWriter // receives the texts as they arrive; nil: one line for each
+	// readLog handles the events that the log has and handleAll has not received.
+	readLog func() error
+	mu      struct {
+		sync.Mutex
+		started  map[string]time.Time      // when each call began, by callName
+		calls    map[string]domain.Call    // the calls of all replies and the calls that they added, by callName
+		handled  events.Revision           // the revision of the last event that handleAll received
+		turn     domain.TurnID             // of the last part
+		streamed map[domain.MessageID]bool // the replies of which texts has a part
+	}
 }
 
 // PrintProgress calls the function work and meanwhile writes the progress of the session
@@ -34,8 +45,14 @@ type progressPrinter struct {
 // refused reply and interruption. It returns the error of work. If that is nil, it
 // returns the error of reading the log.
 func (l *Launcher) PrintProgress(ctx context.Context, to io.Writer, s *stores.Store, session domain.SessionID, work func() error) error {
-	w := &progressPrinter{Launcher: l, to: to, session: session, started: map[string]time.Time{}, calls: map[string]domain.Call{}}
-	return w.during(ctx, s, work)
+	return l.newProgress(to, session).during(ctx, s, work)
+}
+
+// newProgress returns a progressPrinter that streams no texts.
+func (l *Launcher) newProgress(to io.Writer, session domain.SessionID) *progressPrinter {
+	w := &progressPrinter{Launcher: l, to: to, session: session}
+	w.mu.started, w.mu.calls, w.mu.streamed = map[string]time.Time{}, map[string]domain.Call{}, map[domain.MessageID]bool{}
+	return w
 }
 
 // during calls the function work and meanwhile prints the progress of the session. It
@@ -47,7 +64,10 @@ func (w *progressPrinter) during(ctx context.Context, s *stores.Store, work func
 	if err != nil {
 		return err
 	}
-	if err := w.handleAll(s.Ledger.Read(ctx, stream, w.handled), false); err != nil {
+	w.readLog = func() error {
+		return w.handleAll(s.Ledger.Read(context.WithoutCancel(ctx), stream, w.revision()), true)
+	}
+	if err := w.handleAll(s.Ledger.Read(ctx, stream, w.revision()), false); err != nil {
 		return err
 	}
 	following, stop := context.WithCancel(ctx)
@@ -59,45 +79,62 @@ func (w *progressPrinter) during(ctx context.Context, s *stores.Store, work func
 	err = work()
 	stop()
 	follower.Wait()
-	if rest := w.handleAll(s.Ledger.Read(context.WithoutCancel(ctx), stream, w.handled), true); err == nil {
+	if rest := w.readLog(); err == nil {
 		err = rest
 	}
 	return err
 }
 
-// handleAll calls handle, in order, for the events of the session after revision
-// w.handled. It prints their lines only if the parameter print is set.
+// revision returns the revision of the last event that handleAll received.
+func (w *progressPrinter) revision() events.Revision {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.mu.handled
+}
+
+// handleAll calls handle, in order, for the events of the session after the last one that
+// it received. It prints their lines only if the parameter print is set.
 func (w *progressPrinter) handleAll(envelopes func(func(events.Envelope, error) bool), print bool) error {
 	for v, err := range envelopes {
 		if err != nil {
 			return err
 		}
-		if v.Stream != events.SessionStream(w.session) || v.Revision != w.handled+1 {
-			continue
+		if v.Stream == events.SessionStream(w.session) {
+			w.handleNext(v, print)
 		}
-		w.handled = v.Revision
-		w.handle(v, print)
 	}
 	return nil
 }
 
-// handle notes the calls and the start times in an event, which the lines of later
-// events need. If print is set and the event has a line, handle prints it.
-func (w *progressPrinter) handle(v events.Envelope, print bool) {
+// handleNext calls handle for an event of the session if it follows the last one. The
+// others were handled already: the follower and readLog read the same log.
+func (w *progressPrinter) handleNext(v events.Envelope, print bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if v.Revision == w.mu.handled+1 {
+		w.mu.handled = v.Revision
+		w.handleLocked(v, print)
+	}
+}
+
+// handleLocked notes the calls and the start times in an event, which the lines of later
+// events need. If print is set and the event has a line, handleLocked prints it. The
+// caller holds mu.
+func (w *progressPrinter) handleLocked(v events.Envelope, print bool) {
 	switch e := v.Event.(type) {
 	case events.ReplyReceived:
 		for _, c := range e.Calls {
-			w.calls[callName(e.Message, c.ID)] = c
+			w.mu.calls[callName(e.Message, c.ID)] = c
 		}
-		if text := render.OneLine(e.Text, 100); print && text != "" {
+		if text := render.OneLine(e.Text, 100); print && text != "" && !w.mu.streamed[e.Message] {
 			w.printLine("%s", w.Styled(render.Dim, text))
 		}
 	case events.CallsAdded:
 		for _, c := range e.Calls {
-			w.calls[callName(e.Message, c.ID)] = c
+			w.mu.calls[callName(e.Message, c.ID)] = c
 		}
 	case events.CallStarted:
-		w.started[callName(e.Message, e.Call)] = v.Time
+		w.mu.started[callName(e.Message, e.Call)] = v.Time
 	case events.CallSettled:
 		if print {
 			w.printSettled(v.Time, e)
@@ -113,8 +150,51 @@ func (w *progressPrinter) handle(v events.Envelope, print bool) {
 	}
 }
 
-// printLine prints one line, truncated to the width of the terminal.
+// part writes a part of a reply to texts. It first prints the lines of the events before
+// the reply, so that the lines of calls do not follow the text that answers them. It
+// ignores the replies of subsessions.
+func (w *progressPrinter) part(turn runner.Turn, part runner.Part) {
+	if turn.Session != w.session {
+		return
+	}
+	if w.beginsTurn(turn.ID) {
+		_ = w.readLog() // an error here loses no line: during reads the rest after work
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch part := part.(type) {
+	case runner.TextPart:
+		w.mu.streamed[turn.Message] = true
+		w.texts.writeText(string(part))
+	case runner.ThinkingPart:
+		w.texts.writeThinking(string(part))
+	case runner.FailedAttemptPart:
+		w.printLine("%s", w.Styled(render.Yellow, fmt.Sprintf("■ attempt %d failed, asking again: %s", part.Attempt, render.OneLine(part.Err.Error(), 200))))
+	case runner.FinishPart:
+		w.texts.endLine()
+	}
+}
+
+// beginsTurn reports whether the last part belongs to another turn.
+func (w *progressPrinter) beginsTurn(turn domain.TurnID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	begins := w.mu.turn != turn
+	w.mu.turn = turn
+	return begins
+}
+
+// streamed returns the replies of which texts has a part. It is called after during.
+func (w *progressPrinter) streamed() map[domain.MessageID]bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.mu.streamed)
+}
+
+// printLine prints one line, truncated to the width of the terminal. It ends an unfinished
+// line of texts first. The caller holds mu.
 func (w *progressPrinter) printLine(format string, args ...any) {
+	w.texts.endLine()
 	text := fmt.Sprintf(format, args...)
 	if width := w.ErrColumns(); width > 0 {
 		text = ansi.Truncate(text, width, "…")
@@ -128,13 +208,13 @@ func callName(message domain.MessageID, call domain.CallID) string {
 }
 
 // printSettled prints the outcome and the duration of a call. The parameter at is the
-// time at which the call settled.
+// time at which the call settled. The caller holds mu.
 func (w *progressPrinter) printSettled(at time.Time, e events.CallSettled) {
 	name := callName(e.Message, e.Call)
 	took := ""
-	if begun, ok := w.started[name]; ok {
+	if begun, ok := w.mu.started[name]; ok {
 		took = render.Duration(at.Sub(begun))
 	}
 	w.printLine("  %s  %-12s %6s  %s", w.PaddedOutcome(e.Outcome.String(), 18), render.OneLine(e.Tool, 24), took,
-		w.Styled(render.Dim, render.OneLine(w.InputSummary(w.calls[name].Input), render.TextWidth)))
+		w.Styled(render.Dim, render.OneLine(w.InputSummary(w.mu.calls[name].Input), render.TextWidth)))
 }

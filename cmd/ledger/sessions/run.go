@@ -42,14 +42,20 @@ func (r *SessionRunner) Continue(ctx context.Context, replies *script.Script, se
 			}
 		}
 	})
-	return errors.Join(ran, l.showRun(context.WithoutCancel(ctx), r.Store, session))
+	return errors.Join(ran, l.showRun(context.WithoutCancel(ctx), r.Store, session, nil))
 }
 
 // Ask admits a prompt, if it is not empty, runs the session until the model has answered,
-// and prints the result.
+// and prints the result. If the standard output is a terminal, Ask writes the texts of the
+// replies there as they arrive.
 func (r *SessionRunner) Ask(ctx context.Context, session domain.SessionID, prompt string) error {
 	l := r.launcher
-	ran := l.PrintProgress(ctx, l.Err, r.Store, session, func() error {
+	w := l.newProgress(l.Err, session)
+	if w.texts = l.newStream(); w.texts != nil {
+		r.progress.Store(w)
+		defer r.progress.Store(nil)
+	}
+	ran := w.during(ctx, r.Store, func() error {
 		if prompt != "" {
 			if err := r.Runner.Admit(ctx, session, r.Ledger.Mint().Message(), prompt); err != nil {
 				return err
@@ -57,7 +63,7 @@ func (r *SessionRunner) Ask(ctx context.Context, session domain.SessionID, promp
 		}
 		return r.Run(ctx, session)
 	})
-	return errors.Join(ran, l.showRun(context.WithoutCancel(ctx), r.Store, session))
+	return errors.Join(ran, l.showRun(context.WithoutCancel(ctx), r.Store, session, w.streamed()))
 }
 
 // hintUnanswered prints a hint if the trajectory ends with a prompt.
@@ -106,10 +112,12 @@ type sessionSummary struct {
 	Outcomes map[string]int   `json:"outcomes"` // number of settled calls by outcome
 	Stopped  *string          `json:"stopped"`  // why the session was interrupted; null: it was not
 	Text     string           `json:"text"`     // of the last reply
+	message  domain.MessageID // of the last reply
 }
 
-// showRun folds the session from the log and prints its result.
-func (l *Launcher) showRun(ctx context.Context, s *stores.Store, session domain.SessionID) error {
+// showRun folds the session from the log and prints its result. It leaves out the text of
+// a reply that was streamed, which the terminal has already.
+func (l *Launcher) showRun(ctx context.Context, s *stores.Store, session domain.SessionID, streamed map[domain.MessageID]bool) error {
 	p := conversation.Projection()
 	c, err := projections.Fold(p, p.Init(), s.Ledger.Read(ctx, events.SessionStream(session), 0))
 	if err != nil {
@@ -117,7 +125,7 @@ func (l *Launcher) showRun(ctx context.Context, s *stores.Store, session domain.
 	}
 	r := resultOf(c)
 	return l.Object(r, func() {
-		if r.Text != "" {
+		if r.Text != "" && !streamed[r.message] {
 			l.Line("%s", render.Printable(r.Text))
 		}
 		l.Line("%s", l.Styled(render.Dim, fmt.Sprintf("%s: %s; ledger session show %s", render.ShortID(session), countOutcomes(r), shortTail(session))))
@@ -131,7 +139,7 @@ func resultOf(c *conversation.State) sessionSummary {
 		if m.Reply == nil {
 			continue
 		}
-		r.Text = m.Reply.Text
+		r.Text, r.message = m.Reply.Text, m.ID
 		for _, call := range m.Reply.Calls {
 			r.Calls++
 			if call.Settlement == nil {

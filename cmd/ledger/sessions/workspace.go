@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/settlement-ledger/ledger/builtins"
@@ -29,6 +30,15 @@ type SessionRunner struct {
 	Root *workspace.Root // the folder
 	// servers are the language servers of the tool lsp.
 	servers []*lsp.Servers
+	// progress receives the parts of replies. Nil: they are not streamed.
+	progress atomic.Pointer[progressPrinter]
+}
+
+// onPart passes a part of a reply to the progress of the session that is streamed.
+func (r *SessionRunner) onPart(turn runner.Turn, part runner.Part) {
+	if w := r.progress.Load(); w != nil {
+		w.part(turn, part)
+	}
 }
 
 // Close ends the language servers and closes the folder.
@@ -76,7 +86,7 @@ func (p *ActiveProcess) OpenWorkspace(ctx context.Context, s Setup) (*SessionRun
 			keep := func(servers *lsp.Servers) { r.servers = append(r.servers, servers) }
 			return s.tools(toolParts{Workspace: w, root: root, outputs: outputReader{p.Outputs}, version: p.launcher.Version, keepServers: keep})
 		},
-		Runner: runner.Config{Provider: s.Provider, Steps: s.Steps, Client: clientName, Flags: s.Flags, Has: s.has},
+		Runner: runner.Config{Provider: s.Provider, Steps: s.Steps, Client: clientName, Flags: s.Flags, Has: s.has, OnPart: r.onPart},
 	}
 	if terminal := p.launcher.Terminal(ctx); terminal != nil {
 		config.Approver, config.Questioner = terminal, terminal
