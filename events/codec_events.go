@@ -433,6 +433,7 @@ func turnMaterializedFields(c *jsonCodec, v *TurnMaterialized) {
 	nameField(c, `"schemas":`, &v.Schemas, v.Schemas != "")
 	nameField(c, `"instruction":`, &v.Instruction, v.Instruction != "")
 	idField(c, `"compacted":`, &v.Compacted, !v.Compacted.IsZero())
+	idField(c, `"summarizes":`, &v.Summarizes, !v.Summarizes.IsZero())
 }
 
 // describedToolElement encodes or decodes DescribedTool as an object.

@@ -62,10 +62,21 @@ const (
 	ContextProgram       = "program"        // any other text of the program in the role of the person
 )
 
+// The causes of a compaction that this module records.
+const (
+	CompactedAuto     = "auto"     // the next request would have come near the context window
+	CompactedExceeded = "exceeded" // the provider refused a request as too large
+)
+
+// FailureContextExceeded is the ProviderFailed.Failure of a request that was refused as
+// larger than the context of the model.
+const FailureContextExceeded = "context_exceeded"
+
 // ContextCompacted records that the model receives a shortened session from
 // this event on. In an imported session a summary follows as ContextAdded.
 type ContextCompacted struct {
-	// Trigger is the cause, such as manual or auto.
+	// Trigger is one of the Compacted constants, or another program's name of a cause,
+	// such as manual.
 	Trigger string `json:"trigger,omitempty" codec:"intern"`
 	// Before is the size of the context in tokens before the compaction; zero: not
 	// known.
@@ -87,12 +98,12 @@ type ContextCompacted struct {
 	Shortened []ShortenedResult `json:"shortened,omitempty"`
 	// Summary is the text that later requests have in place of the messages left out.
 	Summary string `json:"summary,omitempty"`
-	// Model is the model that wrote the summary; empty: the program did. Tokens are the
-	// token counts of that request.
+	// Model is the model that wrote the summary; empty: not known, or the program wrote
+	// it. Tokens are the token counts of that request.
 	Model  string `json:"model,omitempty" codec:"intern"`
 	Tokens Tokens `json:"tokens,omitzero"`
-	// Detail is the reason for which no model wrote the summary; empty: a model did, or
-	// it is not known.
+	// Detail is the reason for which the program wrote the summary; empty: a model did,
+	// there is none, or it is not known.
 	Detail string `json:"detail,omitempty"`
 }
 

@@ -36,6 +36,7 @@ func sampleEvents() []Event {
 	raw := func(text string) json.RawMessage { return json.RawMessage(text) }
 	later := domain.NewMint(now, rand.NewChaCha8([32]byte{9}))   // for fields that were added later, so that the IDs of the others stay
 	newest := domain.NewMint(now, rand.NewChaCha8([32]byte{10})) // for the fields of requests, as later
+	last := domain.NewMint(now, rand.NewChaCha8([32]byte{11}))   // for the fields of summaries, as later
 	return []Event{
 		ProcessStarted{Process: m.Process(), Host: "build-7", PID: 4711, Program: "ledger", Version: "v1.2.3", Until: now().Add(time.Minute), Address: "https://build-7:2114", InStore: true},
 		ProcessStopped{Process: m.Process(), Reason: ProcessLost},
@@ -66,6 +67,7 @@ func sampleEvents() []Event {
 			Provider: "script", Client: "ledger", Flags: []string{"patch"}, System: strings.Repeat("0a", 32),
 			Described:  []DescribedTool{{Name: "skill", Text: strings.Repeat("0b", 32)}},
 			Parameters: strings.Repeat("0c", 32), Schemas: strings.Repeat("0d", 32), Instruction: strings.Repeat("0e", 32), Compacted: newest.Event(),
+			Summarizes: last.Message(),
 		},
 		ReplyReceived{
 			Turn: m.Turn(), Message: m.Message(), Text: "I read it.", Calls: []domain.Call{{ID: "call_1", Name: "read", Input: raw(`{"path":"a.go"}`)}},
@@ -137,7 +139,7 @@ func sampleEvents() []Event {
 // version. Each addition has its own golden file, and the files of the
 // forms before it stay as they were.
 var additions = map[string]int{
-	"TurnMaterialized": 3, "ReplyRefused": 1, "ContextCompacted": 1, "ProviderFailed": 1, "CallSettled": 3, "PermissionRequested": 1, "PermissionDecided": 1, "ApprovalSaved": 2, "ApprovalRevoked": 2,
+	"TurnMaterialized": 4, "ReplyRefused": 1, "ContextCompacted": 1, "ProviderFailed": 1, "CallSettled": 3, "PermissionRequested": 1, "PermissionDecided": 1, "ApprovalSaved": 2, "ApprovalRevoked": 2,
 	"PromptAdmitted": 1, "ReplyReceived": 2, "ProcessStarted": 1, "ToolsRegistered": 1, "SessionOpened": 1, "CallStarted": 1,
 }
 
@@ -211,6 +213,9 @@ func as(form goldenVariant, e Event) Event {
 		}
 		if form.additions < 3 {
 			e.Parameters, e.Schemas, e.Instruction, e.Compacted = "", "", "", domain.EventID{}
+		}
+		if form.additions < 4 {
+			e.Summarizes = domain.MessageID{}
 		}
 		return e
 	case ToolsRegistered:

@@ -102,6 +102,10 @@ type TurnMaterialized struct {
 	// Compacted is the ContextCompacted that lists the messages and results that the
 	// request leaves out; zero: it leaves none out.
 	Compacted domain.EventID `json:"compacted,omitzero"`
+	// Summarizes is the last message of the request, if the request asks for a summary of
+	// the messages up to it and does not continue the session. A ContextCompacted follows
+	// in place of a reply. Zero: the request continues the session.
+	Summarizes domain.MessageID `json:"summarizes,omitzero"`
 }
 
 // Offer returns the tools that the turn may call.
