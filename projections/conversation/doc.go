@@ -20,6 +20,7 @@
 //     same text, byte for byte.
 //   - ModelMessages answers each call once, in the order of its reply, and a call
 //     without a settlement with [OutcomeUnknown].
+//   - A compaction leaves messages and results out of ModelMessages, and of nothing else.
 //   - The first start and the first settlement of a call count. A late result is
 //     counted and never rendered.
 //   - Steps counts the replies since the last prompt, however many events record

@@ -14,7 +14,7 @@ import (
 // others.
 func Projection() projections.Projection[*State] {
 	return projections.Projection[*State]{
-		Name: "conversation", Version: 4, Init: func() *State { return &State{} }, Apply: apply,
+		Name: "conversation", Version: 5, Init: func() *State { return &State{} }, Apply: apply,
 	}
 }
 
@@ -53,7 +53,13 @@ func apply(s *State, v events.Envelope) *State {
 		s.set(e)
 	case events.SessionSpawned:
 		s.Parent = e.Parent
-	case events.ContextAdded, events.ContextCompacted, events.CommandRan, events.ProviderFailed: // not shown to a model
+	case events.ContextCompacted:
+		s.compacted(e, v.ID)
+	case events.ProviderFailed:
+		if s.Turn != nil && e.Turn == s.Turn.Turn && e.Failure == events.FailureContextExceeded {
+			s.Exceeded = true
+		}
+	case events.ContextAdded, events.CommandRan: // not shown to a model
 	case events.LoopDetected:
 		s.Loops = append(s.Loops, e)
 	case events.Unknown:
@@ -80,21 +86,25 @@ func (s *State) set(e events.SettingChanged) {
 // prompt adds a prompt to the end of the messages. It ends an interruption and starts
 // the count of steps and loops again.
 func (s *State) prompt(e events.PromptAdmitted, v events.Envelope) {
-	s.Messages = append(s.Messages, Message{ID: e.Message, Prompt: &Prompt{Text: e.Text, Event: v.ID}})
+	s.Messages = append(s.Messages, Message{ID: e.Message, Prompt: &Prompt{Text: e.Text, Media: e.Media, Event: v.ID}})
 	s.Unread++
 	s.Steps, s.Interrupted, s.Loops = 0, nil, nil
 }
 
 // materialized folds a turn, or a further event of the last turn. The request of a
 // new turn includes all prompts before it, so no prompt is unread then. A further
-// event only adds tools to the offer.
+// event only adds tools to the offer. A request for a summary is no turn of the session.
 func (s *State) materialized(e events.TurnMaterialized, v events.Envelope) {
+	if !e.Summarizes.IsZero() {
+		s.Interrupted = nil
+		return
+	}
 	if s.Turn != nil && s.Turn.Turn == e.Turn {
 		e.Tools = projections.MergeOffers(s.Turn.Tools, e.Tools)
 	} else {
 		s.Unread = 0
 	}
-	s.Turn, s.TurnEvent, s.Replied, s.Interrupted = &e, v.ID, false, nil
+	s.Turn, s.TurnEvent, s.Replied, s.Interrupted, s.Exceeded = &e, v.ID, false, nil, false
 }
 
 // replied folds an event of a reply. A new reply to the last turn is inserted before
@@ -104,8 +114,9 @@ func (s *State) replied(e events.ReplyReceived, v events.Envelope) {
 	// A reply to the last turn has the offer of that turn, any other one an offer
 	// without tools.
 	offer, agent, unread := domain.Offer{Turn: e.Turn}, s.Agent, 0
+	var compacted domain.EventID
 	if s.Turn != nil && s.Turn.Turn == e.Turn {
-		offer, agent = s.Turn.Offer(), cmp.Or(s.Turn.Agent, agent)
+		offer, agent, compacted = s.Turn.Offer(), cmp.Or(s.Turn.Agent, agent), s.Turn.Compacted
 		if !s.Replied {
 			unread = s.Unread
 		}
@@ -113,7 +124,7 @@ func (s *State) replied(e events.ReplyReceived, v events.Envelope) {
 	}
 	reply, ok := s.reply(e.Message)
 	if !ok {
-		reply = &Reply{Event: v.ID, Offer: offer, Agent: agent}
+		reply = &Reply{Event: v.ID, Offer: offer, Agent: agent, Compacted: compacted}
 		// The model has not read the prompts that came after its turn.
 		s.Messages = slices.Insert(s.Messages, len(s.Messages)-unread, Message{ID: e.Message, Reply: reply})
 		// A reply that did not read the last prompt is no step after it.

@@ -22,13 +22,14 @@ const (
 // may have had effects.
 const OutcomeUnknown = "The outcome of this tool call is unknown."
 
-// A ModelMessage is one message as a model reads it. A user message has Text. An
-// assistant message has Text, Calls and the Items of its provider. A tool message has a Call and the Reading,
-// the result of that call.
+// A ModelMessage is one message as a model reads it. A user message has Text and Media;
+// that of a summary has no Message. An assistant message has Text, Calls and the Items of
+// its provider. A tool message has a Call and the Reading, the result of that call.
 type ModelMessage struct {
 	Role    MessageRole
 	Message domain.MessageID
 	Text    string
+	Media   domain.Contents
 	Calls   []domain.Call
 	Items   []events.ProviderItem
 	Call    domain.Call
@@ -38,12 +39,18 @@ type ModelMessage struct {
 // ModelMessages returns the session as a model reads it: each prompt, and each
 // reply followed by an answer to each of its calls, in the order of the reply.
 // It omits a repeated call ID within a reply. It answers a call without a
-// settlement with [OutcomeUnknown]. It depends on the state alone.
+// settlement with [OutcomeUnknown]. A compaction leaves out messages at the beginning, in
+// place of which a prompt has the summary, and the results of calls. It depends on the
+// state alone.
 func (s *State) ModelMessages() []ModelMessage {
 	var shown []ModelMessage
-	for _, m := range s.Messages {
+	if preface := s.Compaction.preface(); preface != "" {
+		shown = append(shown, ModelMessage{Role: User, Text: preface})
+	}
+	shortened := s.Compaction.shortened()
+	for _, m := range s.Visible() {
 		if m.Prompt != nil {
-			shown = append(shown, ModelMessage{Role: User, Message: m.ID, Text: m.Prompt.Text})
+			shown = append(shown, ModelMessage{Role: User, Message: m.ID, Text: m.Prompt.Text, Media: m.Prompt.Media})
 			continue
 		}
 		calls := distinct(m.Reply.Calls)
@@ -53,7 +60,11 @@ func (s *State) ModelMessages() []ModelMessage {
 		}
 		shown = append(shown, reply)
 		for _, c := range calls {
-			shown = append(shown, ModelMessage{Role: ToolRole, Message: m.ID, Call: c.withInput(), Reading: c.ToolResult()})
+			reading := c.ToolResult()
+			if size, ok := shortened[resultKey{m.ID, c.ID}]; ok {
+				reading = shortResult(size)
+			}
+			shown = append(shown, ModelMessage{Role: ToolRole, Message: m.ID, Call: c.withInput(), Reading: reading})
 		}
 	}
 	return shown

@@ -40,6 +40,11 @@ type State struct {
 	TurnEvent domain.EventID           `json:"turn_event,omitzero"`
 	// Replied reports that the last turn has a reply.
 	Replied bool `json:"replied"`
+	// Exceeded reports that the provider refused the request of the last turn as larger
+	// than the context of the model, and that no compaction followed.
+	Exceeded bool `json:"exceeded,omitempty"`
+	// Compaction says what requests leave out, or is nil if they leave out nothing.
+	Compaction *Compaction `json:"compaction,omitempty"`
 	// Steps counts the replies to turns that included the last prompt.
 	Steps int `json:"steps,omitempty"`
 	// Unread counts the prompts since the last turn. They are the last of Messages.
@@ -77,10 +82,12 @@ type Message struct {
 	Reply  *Reply           `json:"reply,omitempty"`
 }
 
-// A Prompt is a message of the user. Event is the event that admitted it.
+// A Prompt is a message of the user, with the attached images and files. Event is the
+// event that admitted it.
 type Prompt struct {
-	Text  string         `json:"text"`
-	Event domain.EventID `json:"event"`
+	Text  string          `json:"text"`
+	Media domain.Contents `json:"media,omitempty"`
+	Event domain.EventID  `json:"event"`
 }
 
 // A Reply is a message of the model. Several events can record parts of it. Reply
@@ -100,6 +107,9 @@ type Reply struct {
 	// Offer is the offer of the turn that the reply answers.
 	Offer  domain.Offer `json:"offer"`
 	Finish string       `json:"finish,omitempty"`
+	// Compacted is the compaction of the request that the reply answers. Zero: the request
+	// left out nothing.
+	Compacted domain.EventID `json:"compacted,omitzero"`
 	// Items are the opaque parts that requests give back to the provider.
 	Items  []events.ProviderItem `json:"items,omitempty"`
 	Tokens events.Tokens         `json:"tokens,omitzero"`

@@ -58,6 +58,8 @@ type sessionGen struct {
 	calls   []*callGen             // of the last reply, added ones too
 	agent   domain.AgentID         // of the next turn
 	text    string                 // the digest of the last text
+	past    []domain.MessageID     // the replies before the last one
+	compact domain.EventID         // the last compaction
 	kept    []domain.Retained      // retained outputs that have not been pruned
 	saved   []events.ApprovalSaved // all saved approvals, also revoked ones
 }

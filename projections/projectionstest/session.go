@@ -42,8 +42,11 @@ func (g *generator) stepSession() {
 // turn adds a turn that offers the effective tools, and a reply with up to three
 // calls. A rule sometimes hides one of the tools.
 func (g *generator) turn(t *sessionGen) {
+	if !t.message.IsZero() {
+		t.past = append(t.past, t.message)
+	}
 	t.turn, t.message, t.offer, t.calls = g.log.Mint.Turn(), g.log.Mint.Message(), g.effective(t), nil
-	e := events.TurnMaterialized{Turn: t.turn, Message: t.message, Agent: t.agent, Model: "m-1", Tools: t.offer, System: t.text}
+	e := events.TurnMaterialized{Turn: t.turn, Message: t.message, Agent: t.agent, Model: "m-1", Tools: t.offer, System: t.text, Compacted: t.compact}
 	if len(t.offer) > 1 && g.chance(3) {
 		rule := domain.Rule{Action: "*", Resource: "*", Effect: domain.Deny, Source: "rules:1"}
 		e.Hidden = []events.HiddenTool{{Offered: t.offer[0], Rule: rule}}
@@ -92,10 +95,36 @@ func (g *generator) addCalls(t *sessionGen, a *callGen) {
 	g.log.Add(t.stream, e)
 }
 
+// compaction adds a compaction through a reply before the last one, which sometimes a
+// request for a summary precedes or which follows a request that was too large. It also
+// leaves out the result of a call of the last reply.
+func (g *generator) compaction(t *sessionGen) {
+	through, ok := pick(g, t.past)
+	if !ok {
+		return
+	}
+	if g.chance(2) {
+		turn := g.log.Mint.Turn()
+		g.log.Add(t.stream, events.TurnMaterialized{Turn: turn, Message: g.log.Mint.Message(), Agent: t.agent, Disabled: true, Summarizes: through, Compacted: t.compact})
+		if g.chance(2) {
+			g.log.Add(t.stream, events.ProviderFailed{Turn: turn, Failure: events.FailureContextExceeded})
+		}
+	} else {
+		g.log.Add(t.stream, events.ProviderFailed{Turn: t.turn, Failure: events.FailureContextExceeded})
+	}
+	e := events.ContextCompacted{Trigger: events.CompactedExceeded, Through: through, Replies: 1, Summary: "so far"}
+	if len(t.calls) > 0 {
+		e.Shortened = []events.ShortenedResult{{Message: t.message, Call: t.calls[0].ID, Bytes: 7}}
+	}
+	t.compact = g.log.Add(t.stream, e).ID
+}
+
 // note adds an event of a session that concerns no call: a switch of the agent, a list of
-// todos or a text, which later turns name as their system prompt.
+// todos, a compaction or a text, which later turns name as their system prompt.
 func (g *generator) note(t *sessionGen) {
-	switch g.log.Rand.IntN(3) {
+	switch g.log.Rand.IntN(4) {
+	case 2:
+		g.compaction(t)
 	case 0:
 		from := t.agent
 		t.agent = []domain.AgentID{agent, "plan"}[g.log.Rand.IntN(2)]

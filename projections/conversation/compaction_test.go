@@ -1,0 +1,125 @@
+package conversation_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections/conversation"
+)
+
+// shown returns the messages as a model reads them, one in each line.
+func shown(s *conversation.State) string {
+	var lines []string
+	for _, m := range s.ModelMessages() {
+		lines = append(lines, string(m.Role)+" "+m.Text+m.Reading.Text)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// A compaction leaves out the messages up to the one that it names, wherever later replies
+// are inserted, and has its summary in their place. A later compaction replaces it.
+func TestACompactionLeavesOutTheBeginning(t *testing.T) {
+	t.Parallel()
+	d := newDesk()
+	d.prompt("first")
+	first := d.answer("one", call("a"))
+	d.settle(first, "a", "result a")
+	second := d.answer("two", call("a"))
+	d.settle(second, "a", "result b")
+	compacted := d.add(events.ContextCompacted{Trigger: "auto", Through: first, Prompts: 1, Replies: 1, Calls: 1, Summary: "the summary", Model: "m-1"})
+	// A prompt that arrives during the turn follows the reply of the turn.
+	turn, reply := d.log.Mint.Turn(), d.log.Mint.Message()
+	d.add(events.TurnMaterialized{Turn: turn, Message: reply, Compacted: compacted.ID})
+	d.prompt("steer")
+	d.add(events.ReplyReceived{Turn: turn, Message: reply, Text: "three"})
+	want := "assistant two\ntool result b\nassistant three\nuser steer"
+	for _, s := range []*conversation.State{d.state(), decoded(t, d.state())} {
+		got := shown(s)
+		if !strings.HasPrefix(got, "user [") || !strings.Contains(got, "the summary") || !strings.Contains(got, "prompts: 1, replies: 1, tool calls: 1") || !strings.HasSuffix(got, want) {
+			t.Errorf("the model reads\n%s\nwant a summary and\n%s", got, want)
+		}
+		if strings.Contains(got, "first") || strings.Contains(got, "result a") || len(s.Visible()) != 3 || len(s.Messages) != 5 {
+			t.Errorf("the model reads\n%s\nof %d visible messages of %d", got, len(s.Visible()), len(s.Messages))
+		}
+		if last := s.Messages[3].Reply; last.Compacted != compacted.ID {
+			t.Errorf("the reply follows the compaction %s, want %s", last.Compacted, compacted.ID)
+		}
+	}
+	d.add(events.ContextCompacted{Trigger: "auto", Through: second, Summary: "another", Detail: "busy"})
+	if got := shown(d.state()); strings.Contains(got, "the summary") || !strings.Contains(got, "written by the program") || strings.Contains(got, "two") {
+		t.Errorf("after the second compaction the model reads\n%s", got)
+	}
+}
+
+// A model reads the size of a result that is left out. The same call ID in another reply
+// keeps its result.
+func TestACompactionLeavesOutResults(t *testing.T) {
+	t.Parallel()
+	d := newDesk()
+	d.prompt("go")
+	first := d.answer("one", call("a"), call("b"))
+	d.settle(first, "a", "result a")
+	d.settle(first, "b", "result b")
+	second := d.answer("two", call("a"))
+	d.settle(second, "a", "result c")
+	d.add(events.ContextCompacted{Trigger: "auto", Shortened: []events.ShortenedResult{{Message: first, Call: "a", Bytes: 12345}}})
+	got := shown(d.state())
+	if strings.Contains(got, "result a") || !strings.Contains(got, "12345 bytes") || !strings.Contains(got, "result b") || !strings.Contains(got, "result c") || !strings.Contains(got, "user go") {
+		t.Errorf("the model reads\n%s", got)
+	}
+}
+
+// A compaction of another program, which names no message, and one through an unknown
+// message leave out nothing.
+func TestACompactionWithoutMessagesLeavesOutNothing(t *testing.T) {
+	t.Parallel()
+	d := newDesk()
+	d.prompt("go")
+	d.answer("one")
+	d.add(events.ContextCompacted{Trigger: "manual", Before: 9, After: 3})
+	d.add(events.ContextCompacted{Trigger: "auto", Through: d.log.Mint.Message(), Summary: "no"})
+	if s := d.state(); s.Compaction != nil || shown(s) != "user go\nassistant one" {
+		t.Errorf("compaction %+v, and the model reads\n%s", s.Compaction, shown(s))
+	}
+}
+
+// A request for a summary is no turn of the session: no prompt was read by it, and the last
+// turn stays. Only the last turn can exceed the context, until a compaction or the next
+// turn.
+func TestARequestForASummaryIsNoTurn(t *testing.T) {
+	t.Parallel()
+	d := newDesk()
+	d.prompt("go")
+	d.answer("one")
+	last := d.turn
+	d.prompt("more")
+	asks := d.log.Mint.Turn()
+	d.add(events.TurnMaterialized{Turn: asks, Message: d.log.Mint.Message(), Disabled: true, Summarizes: d.reply})
+	d.add(events.ProviderFailed{Turn: asks, Failure: events.FailureContextExceeded})
+	if s := d.state(); s.Turn.Turn != last || !s.Replied || s.Unread != 1 || s.Exceeded {
+		t.Errorf("after a request for a summary: turn %s, replied %v, %d unread, exceeded %v", s.Turn.Turn, s.Replied, s.Unread, s.Exceeded)
+	}
+	turn := d.log.Mint.Turn()
+	for _, c := range []struct {
+		event events.Event
+		want  bool
+	}{
+		{events.TurnMaterialized{Turn: turn, Message: d.log.Mint.Message()}, false},
+		{events.ProviderFailed{Turn: last, Failure: events.FailureContextExceeded}, false},
+		{events.ProviderFailed{Turn: turn, Failure: "overloaded"}, false},
+		{events.ProviderFailed{Turn: turn, Failure: events.FailureContextExceeded}, true},
+		{events.ContextCompacted{Through: d.reply}, false},
+		{events.ProviderFailed{Turn: turn, Failure: events.FailureContextExceeded}, true},
+		{events.TurnMaterialized{Turn: d.log.Mint.Turn(), Message: d.log.Mint.Message()}, false},
+	} {
+		d.add(c.event)
+		if s := d.state(); s.Exceeded != c.want {
+			t.Errorf("after %+v Exceeded is %v", c.event, s.Exceeded)
+		}
+	}
+	if m := d.state().ModelMessages(); len(m) != 2 || m[0].Message != (domain.MessageID{}) || m[1].Text != "more" {
+		t.Errorf("the model reads %+v", m)
+	}
+}
