@@ -31,6 +31,11 @@
 //     recorded as refused with the parts that arrived, and no call of it runs.
 //   - A turn names the system prompt, the parameters and the schemas of its request by
 //     their digests, and its session has each text once.
+//   - A request that would not fit into the context of the model leaves out the beginning of
+//     the session, of which it has a summary, and the turn names the event that says so. A
+//     request that the provider refuses as too large is followed by a smaller one, or by
+//     the end of the run if nothing more can be left out. The messages that the model has
+//     not read are never left out.
 //   - A process is dead if its lease ran out, or if it had no lease and the judging
 //     process holds the store exclusively. Silence alone is no proof.
 //   - A run that is interrupted or fails ends all open calls, dismisses open

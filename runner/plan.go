@@ -30,6 +30,8 @@ type (
 	// askModel takes a turn: it offers tools and asks the model. last is set for the
 	// last reply that Config.Steps allows; its turn offers no tools.
 	askModel struct{ last bool }
+	// compact leaves out messages and results from later requests.
+	compact struct{ compaction }
 	// idle is the absence of a step: the run ends.
 	idle struct{}
 )
@@ -40,6 +42,7 @@ func (endAdded) step()    {}
 func (settleCalls) step() {}
 func (refuseCalls) step() {}
 func (askModel) step()    {}
+func (compact) step()     {}
 func (idle) step()        {}
 
 // An openCall is a call of a reply with its message, the event that asks for it, and the
@@ -54,15 +57,16 @@ type openCall struct {
 }
 
 // plan returns the next step of a session. steps is the maximum number of replies to one
-// prompt; zero is unlimited. plan is a pure function of the recorded session, so a
+// prompt; zero is unlimited. limits are those of the model of the next turn. plan is a pure function of the recorded session, so a
 // process that resumes a session takes the same step as the dead process would have
 // taken. It returns events.ErrUnknownKind for a session with events of unknown kinds,
 // which a newer program wrote.
 //
 // The order of the steps matters. Permission requests come first, because their calls
 // wait for them. Calls that began come before calls that did not, since a lost call must
-// have its end before the model is asked again.
-func plan(s *conversation.State, steps int) (step, error) {
+// have its end before the model is asked again. A compaction comes last, so that it leaves
+// out no open call.
+func plan(s *conversation.State, steps int, limits contextLimits) (step, error) {
 	if len(s.Unknown) > 0 {
 		return nil, fmt.Errorf("plan session %s: %w: %s", s.Session, events.ErrUnknownKind, s.Unknown[0])
 	}
@@ -85,6 +89,9 @@ func plan(s *conversation.State, steps int) (step, error) {
 		return settleCalls{waiting}, nil
 	case !unanswered(s) || steps > 0 && s.Steps >= steps:
 		return idle{}, nil
+	}
+	if c, ok := planCompaction(s, limits); ok {
+		return compact{c}, nil
 	}
 	return askModel{last: steps > 0 && s.Steps == steps-1}, nil
 }

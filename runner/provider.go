@@ -83,6 +83,9 @@ type Turn struct {
 	// Instruction is a text that the request has behind the messages, as a message of the
 	// user. It may be empty.
 	Instruction string
+	// Summary is set if the turn asks for a summary of its Conversation, which then is the
+	// beginning of the session. Its reply is no message of the session.
+	Summary bool
 }
 
 // A Part is a piece of a reply: [TextPart], [ThinkingPart], [CallPart], [ProviderPart],

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/settlement-ledger/ledger/events"
 )
 
 // A FailureKind is the kind of a failed request to a provider.
@@ -17,7 +19,7 @@ const (
 	InvalidRequest FailureKind = "invalid_request"
 	// ContextExceeded is a request with more tokens than the context of the model holds,
 	// or more bytes than the provider takes.
-	ContextExceeded FailureKind = "context_exceeded"
+	ContextExceeded FailureKind = events.FailureContextExceeded
 	// RateLimited is a request over a limit of requests, tokens or money.
 	RateLimited FailureKind = "rate_limited"
 	// Overloaded is a failure of the provider, such as the status 500, 503 or 529.

@@ -149,7 +149,7 @@ func TestFeedbackBesideARefusalIsReadOnTheNextTurn(t *testing.T) {
 	}
 }
 
-// The last step that Config.Steps allows offers no tools.
+// The last step that Config.Steps allows offers no tools, and its request says so.
 // Scenario 106.
 func TestTheLastStepOffersNoTools(t *testing.T) {
 	t.Parallel()
@@ -159,8 +159,8 @@ func TestTheLastStepOffersNoTools(t *testing.T) {
 	session := p.open("go")
 	p.run(session)
 	ends := p.ends(session)
-	if len(model.turns) != 2 || !model.turns[1].Disabled || len(model.turns[1].Tools) != 0 {
-		t.Fatalf("turns = %+v, want a second without tools", model.turns)
+	if len(model.turns) != 2 || !model.turns[1].Disabled || len(model.turns[1].Tools) != 0 || !strings.Contains(model.turns[1].Instruction, "MAXIMUM STEPS REACHED") || model.turns[0].Instruction != "" {
+		t.Fatalf("turns = %+v, want a second without tools that says so", model.turns)
 	}
 	if ends[1].Outcome != domain.Disabled || count.total() != 1 || ends[1].Text != "Tools are disabled after the maximum number of steps" {
 		t.Fatalf("settlement = %+v after %d runs, want disabled after 1", ends[1], count.total())

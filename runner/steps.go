@@ -66,7 +66,7 @@ func (c *runState) advance(ctx context.Context) (idles bool, err error) {
 			return false, err
 		}
 	}
-	next, err := plan(c.session, c.steps())
+	next, err := plan(c.session, c.steps(), c.contextLimits())
 	if err != nil || c.isLast(next) {
 		return true, err
 	}
@@ -90,8 +90,13 @@ func (c *runState) advance(ctx context.Context) (idles bool, err error) {
 // isLast reports whether the run ends instead of taking a step. It ends at idle, and
 // before a step that asks the model if the run is a recovery or has no provider.
 func (c *runState) isLast(next step) bool {
-	_, asks := next.(askModel)
-	return next == (idle{}) || asks && (c.run.recovers || c.config.Provider == nil)
+	switch next.(type) {
+	case idle:
+		return true
+	case askModel, compact:
+		return c.run.recovers || c.config.Provider == nil
+	}
+	return false
 }
 
 // take takes one step. It returns true if the run stops after it.
@@ -107,6 +112,8 @@ func (c *runState) take(ctx context.Context, next step) (stop bool, err error) {
 		return false, c.recordEnds(ctx, next.calls, abandoned)
 	case settleCalls:
 		return c.settle(ctx, next.calls)
+	case compact:
+		return false, c.compact(ctx, next.compaction)
 	case askModel:
 		return false, c.ask(ctx, next.last)
 	}
@@ -127,7 +134,7 @@ func (c *runState) finishIfIdle(ctx context.Context) (over bool, err error) {
 	if err := c.refresh(ctx); err != nil {
 		return false, err
 	}
-	next, err := plan(c.session, c.steps())
+	next, err := plan(c.session, c.steps(), c.contextLimits())
 	if err != nil {
 		return false, err
 	}

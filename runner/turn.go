@@ -15,8 +15,9 @@ import (
 )
 
 // ask takes a turn: it records the offer, asks the model, and records the reply. If the
-// model fails, the turn stays without a reply, and the next run takes a new turn. ask
-// appends nothing if the session has changed since the step was planned.
+// model fails, the turn stays without a reply, and the next run takes a new turn; this run
+// goes on only if the request was too large and can become smaller. ask appends nothing if
+// the session has changed since the step was planned.
 func (c *runState) ask(ctx context.Context, last bool) error {
 	if err := c.loadProfile(ctx); err != nil {
 		return err
@@ -35,7 +36,11 @@ func (c *runState) ask(ctx context.Context, last bool) error {
 	c.turn = turn.ID
 	got := receivedReply{ReplyReceived: events.ReplyReceived{Turn: turn.ID, Message: turn.Message, Model: turn.Model}}
 	if err := c.receive(ctx, turn, &got); err != nil {
-		return c.recordFailure(ctx, got, fmt.Errorf("ask %s: %w", turn.Agent, err), offered)
+		err = c.recordFailure(ctx, got, fmt.Errorf("ask %s: %w", turn.Agent, err), offered)
+		if c.retriesShorter(ctx, err) {
+			return nil
+		}
+		return err
 	}
 	drafts = append(c.attemptDrafts(got, offered), c.config.Ledger.Draft(got.ReplyReceived, offered))
 	if _, err := c.journal.writer.Append(ctx, drafts...); err != nil {
@@ -100,6 +105,21 @@ type receivedReply struct {
 // auditor can read them. It records them after an interruption too, within the grace
 // period. It returns the failure.
 func (c *runState) recordFailure(ctx context.Context, got receivedReply, failure error, turn domain.EventID) error {
+	drafts := c.failureDrafts(got, failure, turn)
+	if len(drafts) == 0 {
+		return failure
+	}
+	keep, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.config.Grace)
+	defer cancel()
+	if _, err := c.journal.writer.Append(keep, drafts...); err != nil {
+		return errors.Join(failure, fmt.Errorf("record refused reply: %w", err))
+	}
+	return failure
+}
+
+// failureDrafts returns the drafts of a request that failed: the failed attempts with the
+// final failure, and the parts of the reply, if it has any, as a refused reply.
+func (c *runState) failureDrafts(got receivedReply, failure error, turn domain.EventID) []events.Draft {
 	if p, ok := errors.AsType[*ProviderError](failure); ok {
 		got.failed = append(got.failed, FailedAttemptPart{Attempt: len(got.failed) + 1, Err: p})
 	}
@@ -114,15 +134,7 @@ func (c *runState) recordFailure(ctx context.Context, got receivedReply, failure
 			Model: got.Model, Tokens: got.Tokens, Finish: got.Finish, Thinking: got.Thinking,
 		}, turn))
 	}
-	if len(drafts) == 0 {
-		return failure
-	}
-	keep, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.config.Grace)
-	defer cancel()
-	if _, err := c.journal.writer.Append(keep, drafts...); err != nil {
-		return errors.Join(failure, fmt.Errorf("record refused reply: %w", err))
-	}
-	return failure
+	return drafts
 }
 
 // attemptDrafts returns a ProviderFailed for each failed attempt.
@@ -147,10 +159,10 @@ func (c *runState) offer(ctx context.Context, last bool) (Turn, []events.Draft, 
 		Session: c.session.Session, ID: mint.Turn(), Message: mint.Message(), Agent: facts.Agent, Model: facts.Model,
 		System: c.profile.System, Conversation: c.session, Disabled: last,
 	}
-	event := events.TurnMaterialized{
-		Turn: turn.ID, Message: turn.Message, Agent: turn.Agent, Model: turn.Model, Tools: []domain.Offered{}, Disabled: last,
-		Provider: facts.Provider, Client: facts.Client, Flags: facts.Flags, Rules: facts.Rules.Digest(),
+	if last {
+		turn.Instruction = lastStepInstruction
 	}
+	event := c.turnEvent(turn, facts)
 	var described map[domain.Name]string
 	if !last {
 		m, err := c.registry().Materialize(ctx, registry.TurnSpec{ID: turn.ID, Facts: facts})
@@ -167,6 +179,21 @@ func (c *runState) offer(ctx context.Context, last bool) (Turn, []events.Draft, 
 	drafts := c.textDrafts(&event, turn, record, described)
 	return turn, append(drafts, c.config.Ledger.Draft(event, c.session.Last)), nil
 }
+
+// turnEvent returns the event that records a turn, without tools and texts.
+func (c *runState) turnEvent(turn Turn, facts domain.TurnFacts) events.TurnMaterialized {
+	event := events.TurnMaterialized{
+		Turn: turn.ID, Message: turn.Message, Agent: turn.Agent, Model: turn.Model, Tools: []domain.Offered{}, Disabled: turn.Disabled,
+		Provider: facts.Provider, Client: facts.Client, Flags: facts.Flags, Rules: facts.Rules.Digest(),
+	}
+	if s := c.session.Compaction; s != nil {
+		event.Compacted = s.Event
+	}
+	return event
+}
+
+// lastStepInstruction is the instruction of the last turn that the limit of steps allows.
+const lastStepInstruction = `MAXIMUM STEPS REACHED: this is the last reply to the user's message, and tools are disabled. Do not call tools. Reply in text alone: what was done, what remains to be done, and what you recommend to do next.`
 
 // prepare returns the record of the request for a turn, or the zero RequestRecord if the
 // provider prepares no requests.
@@ -186,7 +213,8 @@ func (c *runState) prepare(turn Turn) (RequestRecord, error) {
 
 // receive asks the provider and adds the parts of its reply to got, also those before a
 // failure. If the reply is unusable, it returns a *badReply. It reads such a reply to the
-// end, so that the record is complete. It passes each part to Config.OnPart.
+// end, so that the record is complete. It passes each part to Config.OnPart, but not those
+// of a summary.
 func (c *runState) receive(ctx context.Context, turn Turn, got *receivedReply) error {
 	var text, thinking strings.Builder
 	defer func() { got.Text, got.Thinking = text.String(), thinking.String() }()
@@ -201,7 +229,7 @@ func (c *runState) receive(ctx context.Context, turn Turn, got *receivedReply) e
 		if err != nil {
 			return err
 		}
-		if c.config.OnPart != nil {
+		if c.config.OnPart != nil && !turn.Summary {
 			c.config.OnPart(turn, part)
 		}
 		if failed, ok := part.(FailedAttemptPart); ok {
