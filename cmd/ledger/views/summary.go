@@ -95,21 +95,52 @@ func describeContextEvent(e events.Event) string {
 			parts = []string{e.Source, "(" + render.Bytes(e.Bytes) + ")", e.Text}
 		}
 	case events.ContextCompacted:
-		parts = []string{e.Trigger}
-		if e.Before > 0 {
-			parts = append(parts, fmt.Sprintf("from %d tokens", e.Before))
-		}
-		if e.After > 0 {
-			parts = append(parts, fmt.Sprintf("to %d tokens", e.After))
-		}
+		return describeCompaction(e)
 	case events.CommandRan:
 		parts = []string{e.By, e.Name, e.Command, e.Outcome, e.Output}
 	case events.ProviderFailed:
-		if parts = []string{e.Detail}; e.Status > 0 {
-			parts = []string{fmt.Sprint(e.Status), e.Detail}
+		parts = []string{e.Provider, e.Model, e.Failure}
+		if e.Status > 0 {
+			parts = append(parts, fmt.Sprint(e.Status))
 		}
+		if e.Attempt > 0 && e.Provider != "" {
+			parts = append(parts, fmt.Sprintf("attempt %d", e.Attempt))
+		}
+		parts = append(parts, e.Detail)
 	}
 	return strings.Join(strings.Fields(strings.Join(parts, " ")), " ")
+}
+
+// describeCompaction returns the cause of a compaction, the sizes, what later requests
+// leave out, and the summary.
+func describeCompaction(e events.ContextCompacted) string {
+	parts := []string{e.Trigger}
+	if e.Before > 0 {
+		parts = append(parts, fmt.Sprintf("from %d tokens", e.Before))
+	}
+	if e.After > 0 {
+		parts = append(parts, fmt.Sprintf("to %d tokens", e.After))
+	}
+	text := strings.Join(parts, " ")
+	var out []string
+	for _, c := range []struct {
+		n    int
+		what string
+	}{{int(e.Prompts), "prompt"}, {int(e.Replies), "reply"}, {int(e.Calls), "call"}, {len(e.Shortened), "result"}} {
+		if c.n > 0 {
+			out = append(out, render.Count(c.n, c.what))
+		}
+	}
+	if len(out) > 0 {
+		text += ", leaves out " + strings.Join(out, ", ")
+	}
+	if e.Detail != "" {
+		text += ", summary by the program: " + e.Detail
+	}
+	if e.Summary != "" {
+		text += ": " + e.Summary
+	}
+	return strings.Join(strings.Fields(text), " ")
 }
 
 // describeCallEvent returns the content of an event about a call, and "" for any other
@@ -182,6 +213,8 @@ func describeTurn(e events.TurnMaterialized) string {
 	}
 	text := render.Count(len(e.Tools), "tool")
 	switch {
+	case !e.Summarizes.IsZero():
+		text = "asks for a summary of the messages up to " + render.ShortID(e.Summarizes)
 	case e.Disabled:
 		text = "no tools: the last step allowed"
 	case e.Observed:

@@ -2,6 +2,7 @@ package views
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,14 +35,21 @@ type turnDetail struct {
 	Rules    *string          `json:"rules"`    // digest of the permission rules in force; null: not recorded
 	Disabled bool             `json:"disabled"` // no tool was offered, as the turn was the last step allowed
 	Observed bool             `json:"observed"` // an import saw the use of these tools; the turn may have offered others
-	Tools    []turnTool       `json:"tools"`    // in the order in which the model saw them
-	Hidden   []hiddenTool     `json:"hidden"`   // tools that rules or conditions hid from the model
-	Calls    []callRow        `json:"calls"`
-	calls    []calls.Call     // the same as Calls, for the table
+	// Parameters and Schemas are the request as the provider sent it, without messages;
+	// null: not recorded.
+	Parameters  json.RawMessage   `json:"parameters"`
+	Schemas     json.RawMessage   `json:"schemas"`
+	Instruction *string           `json:"instruction"` // a text behind the messages
+	Compacted   *domain.EventID   `json:"compacted"`   // the ContextCompacted that says what the request leaves out
+	Summarizes  *domain.MessageID `json:"summarizes"`  // the turn asked for a summary of the messages up to this one
+	Tools       []turnTool        `json:"tools"`       // in the order in which the model saw them
+	Hidden      []hiddenTool      `json:"hidden"`      // tools that rules or conditions hid from the model
+	Calls       []callRow         `json:"calls"`
+	calls       []calls.Call      // the same as Calls, for the table
 	// described has the digests of the descriptions that were made for the turn, by tool.
 	described map[domain.Name]string
-	// system is the digest of the system prompt.
-	system string
+	// system, parameters, schemas and instruction are the digests of texts.
+	system, parameters, schemas, instruction string
 }
 
 // A turnTool is a tool that a turn offered, compared with the registration that is
@@ -122,7 +130,8 @@ func ShowTurn(ctx context.Context, out *render.Printer, s *stores.Store, id stri
 			}
 		}
 	}
-	d.System = render.OrNull(texts[d.system])
+	d.System, d.Instruction = render.OrNull(texts[d.system]), render.OrNull(texts[d.instruction])
+	d.Parameters, d.Schemas = render.RawJSON([]byte(texts[d.parameters])), render.RawJSON([]byte(texts[d.schemas]))
 	for _, o := range offered {
 		tool, err := newTurnTool(ctx, s, tools, turn, o)
 		if err != nil {
@@ -152,7 +161,9 @@ func (d *turnDetail) apply(e events.TurnMaterialized, v events.Envelope, offered
 	if v.ID == d.Event {
 		d.Message, d.Agent, d.Model = e.Message, render.OrNull(e.Agent), render.OrNull(e.Model)
 		d.Rules, d.Provider, d.Client = render.OrNull(e.Rules), render.OrNull(e.Provider), render.OrNull(e.Client)
-		d.Flags, d.system, d.described = append([]string{}, e.Flags...), e.System, map[domain.Name]string{}
+		d.Flags, d.described = append([]string{}, e.Flags...), map[domain.Name]string{}
+		d.system, d.parameters, d.schemas, d.instruction = e.System, e.Parameters, e.Schemas, e.Instruction
+		d.Compacted, d.Summarizes = render.OrNull(e.Compacted), render.OrNull(e.Summarizes)
 		for _, t := range e.Described {
 			d.described[t.Name] = t.Text
 		}
@@ -209,10 +220,15 @@ func (t *turnTool) describe(r catalog.Registration, name domain.Name) {
 
 // printTurn prints a turn and its tools for a person.
 func printTurn(out *render.Printer, d turnDetail) {
+	parameters := ""
+	if d.parameters != "" {
+		parameters = string(d.Parameters)
+	}
 	out.Fields(
 		"turn", d.Turn.String(), "session", d.Session.String(), "for reply", d.Message.String(),
 		"agent", render.Printable(stringOf(d.Agent)), "model", render.Printable(render.ValueOf(d.Model)),
 		"provider", render.Printable(render.ValueOf(d.Provider)), "client", render.Printable(render.ValueOf(d.Client)), "flags", render.Printable(strings.Join(d.Flags, ", ")),
+		"asks for a summary up to", render.StringOf(d.Summarizes), "leaves out", render.StringOf(d.Compacted), "parameters", render.Printable(parameters),
 		"time", out.LongTime(render.TimeOf(d.Time)), "position", d.Position.String(), "rules", render.ValueOf(d.Rules), "calls", outcomeCounts(out, d.calls),
 	)
 	out.Line("")
@@ -238,6 +254,9 @@ func printTurn(out *render.Printer, d turnDetail) {
 	}
 	if d.System != nil {
 		printSection(out, "system prompt", *d.System)
+	}
+	if d.Instruction != nil {
+		printSection(out, "instruction behind the messages", *d.Instruction)
 	}
 }
 
