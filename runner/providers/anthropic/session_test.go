@@ -17,6 +17,7 @@ import (
 	"github.com/settlement-ledger/ledger/registry"
 	"github.com/settlement-ledger/ledger/runner"
 	"github.com/settlement-ledger/ledger/runner/providers/anthropic"
+	"github.com/settlement-ledger/ledger/runner/providers/modelapi"
 	"github.com/settlement-ledger/ledger/runner/providers/providerstest"
 )
 
@@ -173,6 +174,59 @@ func TestASessionSurvivesOddReplies(t *testing.T) {
 			if err != nil {
 				t.Errorf("%.200s: the session cannot be read: %v", stream, err)
 			}
+		}
+	}
+}
+
+// A session outgrows the window of its model three times: the server refuses what is too
+// large, or the runner leaves out the beginning before, from the sizes that the server
+// counted. Each request is valid, and the session goes on to its end.
+func TestASessionOutgrowsTheWindow(t *testing.T) {
+	t.Parallel()
+	const window, calls = 6000, 24
+	for _, known := range []bool{true, false} {
+		read := 0
+		server := serve(t, func(r providerstest.ModelRequest) providerstest.ModelAnswer {
+			tokens := len(r.Body) / 4
+			if tokens > window-1000 {
+				return providerstest.AnthropicFailure(400, "invalid_request_error", fmt.Sprintf("prompt is too long: %d tokens > %d maximum", tokens, window-1000))
+			}
+			reply := providerstest.AnthropicReply{Thinking: "Hm.", Text: "Done."}
+			switch {
+			case strings.Contains(string(r.Body), "Summarize this session"):
+				reply = providerstest.AnthropicReply{Text: "We read pages."}
+			case read < calls:
+				read++
+				reply.Text, reply.Calls = "", []providerstest.AnthropicCall{{ID: "c", Name: "read", Input: fmt.Sprintf(`{"path":%q}`, strings.Repeat("p", 1500))}}
+			}
+			chunks := providerstest.AnthropicStream("m-1", reply)
+			chunks[0] = strings.Replace(chunks[0], `"input_tokens":11`, fmt.Sprintf(`"input_tokens":%d`, tokens), 1)
+			return providerstest.ModelAnswer{Chunks: chunks}
+		})
+		config := anthropic.Config{ThinkingBudget: 1024, MaxOutputTokens: 2048}
+		if known {
+			config.Windows = map[string]modelapi.ContextWindow{"m-1": {Window: window, Output: 1000}}
+		}
+		r, ledger, session := openSession(t, provider(t, server, config), func(string) {})
+		if err := r.Run(t.Context(), session); err != nil {
+			t.Errorf("known %v: Run = %v", known, err)
+		}
+		compactions, refused := 0, 0
+		for v, err := range ledger.Read(t.Context(), events.SessionStream(session), 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch e := v.Event.(type) {
+			case events.ContextCompacted:
+				if compactions++; e.Model != "m-1" || !strings.Contains(e.Summary, "We read pages.") {
+					t.Errorf("known %v: the compaction is %+v", known, e)
+				}
+			case events.ProviderFailed:
+				refused++
+			}
+		}
+		if compactions < 3 || known == (refused > 0) || read != calls {
+			t.Errorf("known %v: %d compactions, %d refused requests, %d calls", known, compactions, refused, read)
 		}
 	}
 }

@@ -129,3 +129,44 @@ func TestASessionRunsWholeCallsOnly(t *testing.T) {
 		}
 	})
 }
+
+// A session outgrows the window of its model three times: the server refuses the request,
+// and the run goes on with a smaller one. Each request is valid.
+func TestASessionOutgrowsTheWindow(t *testing.T) {
+	const window, calls = 5000, 24
+	eachFormat(t, func(t *testing.T, format openai.WireFormat) {
+		read := 0
+		server := serve(t, func(r providerstest.ModelRequest) providerstest.ModelAnswer {
+			if tokens := len(r.Body) / 4; tokens > window {
+				return providerstest.OpenAIFailure(400, "context_length_exceeded", fmt.Sprintf("maximum context length is %d tokens, and the messages have %d", window, tokens))
+			}
+			reply := providerstest.OpenAIReply{Text: "Done.", Encrypted: "gAAAA"}
+			switch {
+			case strings.Contains(string(r.Body), "Summarize this session"):
+				reply = providerstest.OpenAIReply{Text: "We read pages."}
+			case read < calls:
+				read++
+				reply.Text, reply.Calls = "", []providerstest.OpenAICall{{ID: fmt.Sprint("c", read), Name: "read", Arguments: fmt.Sprintf(`{"path":%q}`, strings.Repeat("p", 1500))}}
+			}
+			return providerstest.ModelAnswer{Chunks: stream(format, reply)}
+		})
+		r, ledger, session := openSession(t, provider(t, server, openai.Config{API: format}), func(string) {})
+		if err := r.Run(t.Context(), session); err != nil {
+			t.Errorf("Run = %v", err)
+		}
+		compactions := 0
+		for v, err := range ledger.Read(t.Context(), events.SessionStream(session), 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e, ok := v.Event.(events.ContextCompacted); ok {
+				if compactions++; e.Trigger != events.CompactedExceeded || !strings.Contains(e.Summary, "We read pages.") && e.Detail == "" {
+					t.Errorf("the compaction is %+v", e)
+				}
+			}
+		}
+		if compactions < 3 || read != calls {
+			t.Errorf("%d compactions, %d calls", compactions, read)
+		}
+	})
+}
