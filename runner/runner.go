@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
@@ -33,8 +34,8 @@ var (
 	ErrNotRunning = errors.New("session is not running")
 	// ErrNotAsked is returned for a call that no reply of the run contains.
 	ErrNotAsked = errors.New("no reply asks for the call")
-	// ErrOtherText is returned by Admit for a recorded message with another text.
-	ErrOtherText = errors.New("message is on record with another text")
+	// ErrOtherText is returned by Admit for a recorded message with other content.
+	ErrOtherText = errors.New("message is on record with another content")
 	// ErrElsewhere is returned by Run if another process that may be alive runs the
 	// session.
 	ErrElsewhere = errors.New("another process runs the session")
@@ -210,12 +211,13 @@ func (r *Runner) Open(ctx context.Context, e events.SessionOpened) (domain.Sessi
 	return e.Session, nil
 }
 
-// Admit records a message for the agent of a session. To admit the same message with
-// the same text again has no effect; with another text Admit returns ErrOtherText. It
+// Admit records a message for the agent of a session, with images and files that belong to
+// it. To admit the same message with the same content again has no effect; with other
+// content Admit returns ErrOtherText. It
 // returns ErrNoSession and ErrImported like Run. A running session answers the message
 // after its current reply or calls. Call Run after Admit in any case: Run joins the
 // current run or starts one.
-func (r *Runner) Admit(ctx context.Context, id domain.SessionID, message domain.MessageID, text string) error {
+func (r *Runner) Admit(ctx context.Context, id domain.SessionID, message domain.MessageID, text string, media ...domain.Media) error {
 	live := r.session(id)
 	release, err := live.admits.acquire(ctx)
 	if err != nil {
@@ -226,8 +228,12 @@ func (r *Runner) Admit(ctx context.Context, id domain.SessionID, message domain.
 	if err != nil {
 		return fmt.Errorf("admit prompt: %w", err)
 	}
+	prompt := events.PromptAdmitted{Message: message, Text: text}
+	for _, m := range media {
+		prompt.Media = append(prompt.Media, m)
+	}
 	for _, m := range s.Messages {
-		if m.ID == message && m.Prompt != nil && m.Prompt.Text == text {
+		if m.ID == message && m.Prompt != nil && m.Prompt.Text == text && reflect.DeepEqual(m.Prompt.Media, prompt.Media) {
 			return nil
 		}
 		if m.ID == message {
@@ -238,7 +244,7 @@ func (r *Runner) Admit(ctx context.Context, id domain.SessionID, message domain.
 		w.Advance(s.Revision) // not during a run: a run keeps the length that it has read, or it would miss a conflict
 		w.Resume()
 	}
-	d := r.config.Ledger.Draft(events.PromptAdmitted{Message: message, Text: text}, s.Last)
+	d := r.config.Ledger.Draft(prompt, s.Last)
 	if _, err := w.Append(ctx, d); err != nil {
 		return fmt.Errorf("admit prompt %s: %w", message, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -380,8 +381,8 @@ func TestMediaIsOnRecordOnceAndShownNatively(t *testing.T) {
 	}
 }
 
-// Admitting a recorded message again with the same text appends no event, and with
-// another text returns ErrOtherText.
+// Admitting a recorded message again with the same content appends no event, and with
+// another text or other media returns ErrOtherText.
 // Scenario 127.
 func TestAdmittingAMessageAgainDoesNothing(t *testing.T) {
 	t.Parallel()
@@ -396,8 +397,21 @@ func TestAdmittingAMessageAgainDoesNothing(t *testing.T) {
 	if err := p.runner.Admit(t.Context(), session, message, "other"); !errors.Is(err, runner.ErrOtherText) {
 		t.Fatalf("Admit with another text = %v, want ErrOtherText", err)
 	}
-	if got := strings.Count(p.kinds(session), "PromptAdmitted"); got != 2 {
-		t.Fatalf("%d prompts are on record, want 2", got)
+	png := domain.Media{MIME: "image/png", Name: "a.png", Data: []byte("png")}
+	if err := p.runner.Admit(t.Context(), session, message, "more", png); !errors.Is(err, runner.ErrOtherText) {
+		t.Fatalf("Admit with other media = %v, want ErrOtherText", err)
+	}
+	shows := p.ledger.Mint().Message()
+	for range 2 {
+		if err := p.runner.Admit(t.Context(), session, shows, "look", png); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m := p.state(session).ModelMessages(); !reflect.DeepEqual(m[len(m)-1].Media, domain.Contents{png}) {
+		t.Errorf("the model reads %+v, want the image", m[len(m)-1])
+	}
+	if got := strings.Count(p.kinds(session), "PromptAdmitted"); got != 3 {
+		t.Fatalf("%d prompts are on record, want 3", got)
 	}
 }
 

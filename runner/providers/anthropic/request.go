@@ -178,6 +178,9 @@ func (p *Provider) messages(turn runner.Turn) []anthropic.MessageParam {
 	for _, m := range turn.Conversation.ModelMessages() {
 		switch m.Role {
 		case conversation.User:
+			for _, media := range m.Media.Media() {
+				l.add(anthropic.MessageParamRoleUser, mediaBlock(media))
+			}
 			l.addText(anthropic.MessageParamRoleUser, m.Text)
 		case conversation.Assistant:
 			l.addReply(m, p.thinkingOf(m, p.model(turn)))
@@ -307,16 +310,22 @@ func resultPart(part domain.Content) []anthropic.ToolResultBlockParamContentUnio
 	case domain.Text:
 		return text(string(part))
 	case domain.Media:
-		switch {
-		case modelapi.IsImage(part):
-			image := anthropic.NewImageBlockBase64(part.MIME, base64.StdEncoding.EncodeToString(part.Data))
-			return []anthropic.ToolResultBlockParamContentUnion{{OfImage: image.OfImage}}
-		case modelapi.IsPDF(part):
-			document := anthropic.NewDocumentBlock(anthropic.Base64PDFSourceParam{Data: base64.StdEncoding.EncodeToString(part.Data)})
-			document.OfDocument.Title = param.NewOpt(modelapi.FileName(part))
-			return []anthropic.ToolResultBlockParamContentUnion{{OfDocument: document.OfDocument}}
-		}
-		return text(modelapi.OmittedMedia(part))
+		block := mediaBlock(part)
+		return []anthropic.ToolResultBlockParamContentUnion{{OfText: block.OfText, OfImage: block.OfImage, OfDocument: block.OfDocument}}
 	}
 	return text(fmt.Sprintf("[a part of type %T is omitted]", part))
+}
+
+// mediaBlock returns media as a block of a message: an image, a document, or a text that
+// says what is omitted.
+func mediaBlock(m domain.Media) anthropic.ContentBlockParamUnion {
+	switch {
+	case modelapi.IsImage(m):
+		return anthropic.NewImageBlockBase64(m.MIME, base64.StdEncoding.EncodeToString(m.Data))
+	case modelapi.IsPDF(m):
+		document := anthropic.NewDocumentBlock(anthropic.Base64PDFSourceParam{Data: base64.StdEncoding.EncodeToString(m.Data)})
+		document.OfDocument.Title = param.NewOpt(modelapi.FileName(m))
+		return document
+	}
+	return anthropic.NewTextBlock(modelapi.ValidText(modelapi.OmittedMedia(m)))
 }

@@ -155,6 +155,33 @@ func TestResultsAreSentInTheFormOfTheAPI(t *testing.T) {
 	}
 }
 
+// A prompt has its images and documents before its text, behind the results of calls, and
+// names media that the API does not accept.
+func TestPromptsAreSentWithTheirMedia(t *testing.T) {
+	t.Parallel()
+	server := serve(t, replies(providerstest.AnthropicReply{Text: "done"}))
+	shows := prompt("and this?")
+	shows.Prompt.Media = domain.Contents{domain.Media{MIME: "image/png", Data: []byte("png")}, domain.Media{MIME: "application/pdf", Name: "a.pdf", Data: []byte("pdf")}, domain.Media{MIME: "audio/wav", Data: []byte("x")}}
+	only := prompt("")
+	only.Prompt.Media = domain.Contents{domain.Media{MIME: "image/png", Data: []byte("png")}}
+	asked := turn(only, reply("Reading.", call("toolu_1", "read", `{}`, succeeded(domain.Text("text")))), shows)
+	if r := ask(t, provider(t, server, anthropic.Config{}), asked); r.err != nil {
+		t.Fatal(r.err)
+	}
+	const want = `[{"content":[{"source":{"data":"cG5n","media_type":"image/png","type":"base64"},"type":"image"}],"role":"user"},` +
+		`{"content":[{"text":"Reading.","type":"text"},{"id":"toolu_1","input":{},"name":"read","type":"tool_use"}],"role":"assistant"},` +
+		`{"content":[{"content":[{"text":"text","type":"text"}],"tool_use_id":"toolu_1","type":"tool_result"},` +
+		`{"source":{"data":"cG5n","media_type":"image/png","type":"base64"},"type":"image"},{"source":{"data":"cGRm","media_type":"application/pdf","type":"base64"},"title":"a.pdf","type":"document"},` +
+		`{"text":"[audio/wav of 1 bytes is omitted: this model cannot read it]","type":"text"},{"text":"and this?","type":"text"}],"role":"user"}]`
+	var messages []any
+	if err := json.Unmarshal(body(t, server)["messages"], &messages); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := json.Marshal(without(messages, "cache_control")); err != nil || string(got) != want {
+		t.Errorf("the messages are\n%s, want\n%s", got, want)
+	}
+}
+
 // without returns a decoded JSON value without the members of a name.
 func without(value any, name string) any {
 	switch value := value.(type) {

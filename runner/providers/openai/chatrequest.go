@@ -98,13 +98,27 @@ func (c *chatConversation) addMedia() {
 func (c *chatConversation) add(m conversation.ModelMessage) {
 	switch m.Role {
 	case conversation.User:
-		if m.Text != "" {
-			c.messages = append(c.messages, openai.UserMessage(m.Text))
-		}
+		c.addPrompt(m)
 	case conversation.Assistant:
 		c.addReply(m)
 	case conversation.ToolRole:
 		c.messages = append(c.messages, openai.ToolMessage(c.result(m), c.ids.Of(m.Message, m.Call.ID)))
+	}
+}
+
+// addPrompt adds a prompt with its media.
+func (c *chatConversation) addPrompt(m conversation.ModelMessage) {
+	var parts []openai.ChatCompletionContentPartUnionParam
+	for _, media := range m.Media.Media() {
+		parts = append(parts, chatMedia(media))
+	}
+	switch {
+	case len(parts) > 0 && m.Text != "":
+		c.messages = append(c.messages, openai.UserMessage(append(parts, openai.TextContentPart(m.Text))))
+	case len(parts) > 0:
+		c.messages = append(c.messages, openai.UserMessage(parts))
+	case m.Text != "":
+		c.messages = append(c.messages, openai.UserMessage(m.Text))
 	}
 }
 
@@ -141,17 +155,21 @@ func (c *chatConversation) result(m conversation.ModelMessage) string {
 				continue
 			}
 			fmt.Fprintf(&text, "[%s: see the next message of the user]", modelapi.MediaName(part))
-			c.media = append(c.media, chatMedia(modelapi.HistoryName(m.Call.Name), part)...)
+			title := fmt.Sprintf("%s, a result of the tool %s:", modelapi.MediaName(part), modelapi.HistoryName(m.Call.Name))
+			c.media = append(c.media, openai.TextContentPart(title), chatMedia(part))
 		}
 	}
 	return text.String()
 }
 
-// chatMedia returns media of a tool's result as parts of a user message.
-func chatMedia(tool string, m domain.Media) []openai.ChatCompletionContentPartUnionParam {
-	parts := []openai.ChatCompletionContentPartUnionParam{openai.TextContentPart(fmt.Sprintf("%s, a result of the tool %s:", modelapi.MediaName(m), tool))}
-	if modelapi.IsImage(m) {
-		return append(parts, openai.ImageContentPart(openai.ChatCompletionContentPartImageImageURLParam{URL: m.URI()}))
+// chatMedia returns media as a part of a user message: an image, a file, or a text that says
+// what is omitted.
+func chatMedia(m domain.Media) openai.ChatCompletionContentPartUnionParam {
+	switch {
+	case modelapi.IsImage(m):
+		return openai.ImageContentPart(openai.ChatCompletionContentPartImageImageURLParam{URL: m.URI()})
+	case modelapi.IsPDF(m):
+		return openai.FileContentPart(openai.ChatCompletionContentPartFileFileParam{FileData: param.NewOpt(m.URI()), Filename: param.NewOpt(modelapi.FileName(m))})
 	}
-	return append(parts, openai.FileContentPart(openai.ChatCompletionContentPartFileFileParam{FileData: param.NewOpt(m.URI()), Filename: param.NewOpt(modelapi.FileName(m))}))
+	return openai.TextContentPart(modelapi.OmittedMedia(m))
 }

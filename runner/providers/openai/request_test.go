@@ -123,6 +123,38 @@ func TestResultsAreGivenInTheFormatOfTheAPI(t *testing.T) {
 	})
 }
 
+// A prompt has its images and files before its text, and names media that the API does not
+// accept.
+func TestPromptsAreSentWithTheirMedia(t *testing.T) {
+	eachFormat(t, func(t *testing.T, format openai.WireFormat) {
+		server := serve(t, replies(format, providerstest.OpenAIReply{Text: "ok"}))
+		shows, only := prompt("and this?"), prompt("")
+		shows.Prompt.Media = domain.Contents{png, domain.Media{MIME: "application/pdf", Name: "a.pdf", Data: []byte("%PDF")}, domain.Media{MIME: "video/mp4", Data: []byte("mp4")}}
+		only.Prompt.Media = domain.Contents{png}
+		if got := ask(t, provider(t, server, openai.Config{API: format}), turn(only, reply("Yes."), shows)); got.err != nil {
+			t.Fatal(got.err)
+		}
+		want := map[openai.WireFormat][2]string{
+			openai.ChatCompletions: {
+				`{"content":[{"image_url":{"url":"data:image/png;base64,iVBORw=="},"type":"image_url"}],"role":"user"}`,
+				`{"content":[{"image_url":{"url":"data:image/png;base64,iVBORw=="},"type":"image_url"},{"file":{"file_data":"data:application/pdf;base64,JVBERg==","filename":"a.pdf"},"type":"file"},` +
+					`{"text":"[video/mp4 of 3 bytes is omitted: this model cannot read it]","type":"text"},{"text":"and this?","type":"text"}],"role":"user"}`,
+			},
+			openai.Responses: {
+				`{"content":[{"detail":"auto","image_url":"data:image/png;base64,iVBORw==","type":"input_image"}],"role":"user"}`,
+				`{"content":[{"detail":"auto","image_url":"data:image/png;base64,iVBORw==","type":"input_image"},{"file_data":"data:application/pdf;base64,JVBERg==","filename":"a.pdf","type":"input_file"},` +
+					`{"text":"[video/mp4 of 3 bytes is omitted: this model cannot read it]","type":"input_text"},{"text":"and this?","type":"input_text"}],"role":"user"}`,
+			},
+		}[format]
+		got := messagesOf(t, server)
+		for _, text := range want {
+			if !contains(got, text) {
+				t.Errorf("no message is %s:\n%s", text, strings.Join(got, "\n"))
+			}
+		}
+	})
+}
+
 // The system prompt of Responses is in the instructions.
 func TestTheSystemPromptIsSent(t *testing.T) {
 	t.Parallel()

@@ -82,7 +82,7 @@ func responsesInput(turn runner.Turn, given func(events.ProviderItem) bool) resp
 	for _, m := range turn.Conversation.ModelMessages() {
 		switch m.Role {
 		case conversation.User:
-			c.message(m.Text, responses.EasyInputMessageRoleUser)
+			c.prompt(m)
 		case conversation.Assistant:
 			c.reply(m)
 		case conversation.ToolRole:
@@ -98,6 +98,37 @@ func (c *responsesConversation) message(text string, role responses.EasyInputMes
 	if strings.TrimSpace(text) != "" {
 		c.items = append(c.items, responses.ResponseInputItemParamOfMessage(text, role))
 	}
+}
+
+// prompt adds a prompt with its media.
+func (c *responsesConversation) prompt(m conversation.ModelMessage) {
+	media := m.Media.Media()
+	if len(media) == 0 {
+		c.message(m.Text, responses.EasyInputMessageRoleUser)
+		return
+	}
+	var parts responses.ResponseInputMessageContentListParam
+	for _, file := range media {
+		parts = append(parts, promptPart(file))
+	}
+	if strings.TrimSpace(m.Text) != "" {
+		parts = append(parts, responses.ResponseInputContentParamOfInputText(m.Text))
+	}
+	c.items = append(c.items, responses.ResponseInputItemParamOfMessage(parts, responses.EasyInputMessageRoleUser))
+}
+
+// promptPart returns media as a part of a message: an image, a file, or a text that says
+// what is omitted.
+func promptPart(m domain.Media) responses.ResponseInputContentUnionParam {
+	switch {
+	case modelapi.IsImage(m):
+		return responses.ResponseInputContentUnionParam{OfInputImage: &responses.ResponseInputImageParam{ImageURL: param.NewOpt(m.URI()), Detail: responses.ResponseInputImageDetailAuto}}
+	case modelapi.IsPDF(m):
+		return responses.ResponseInputContentUnionParam{OfInputFile: &responses.ResponseInputFileParam{
+			FileData: param.NewOpt(m.URI()), Filename: param.NewOpt(modelapi.FileName(m)),
+		}}
+	}
+	return responses.ResponseInputContentParamOfInputText(modelapi.OmittedMedia(m))
 }
 
 // reply adds the items of a reply in the order in which the API sent them: a reasoning item
