@@ -228,10 +228,10 @@ func checkParts(content json.RawMessage, types ...string) error {
 		switch {
 		case !slices.Contains(types, p.Type):
 			return fmt.Errorf("part %d has the type %q, not one of %v", i, p.Type, types)
-		case (p.Type == "input_text" || p.Type == "output_text") && p.Text != nil:
-		case p.Type == "refusal" && p.Refusal != nil:
 		case p.Detail != nil && (p.Type != "input_image" || !slices.Contains([]string{"low", "high", "auto"}, *p.Detail)):
 			err = fmt.Errorf("a part of type %s has the detail %q", p.Type, *p.Detail)
+		case (p.Type == "input_text" || p.Type == "output_text") && p.Text != nil:
+		case p.Type == "refusal" && p.Refusal != nil:
 		case p.Type == "input_image" && p.ImageURL != nil:
 			err = checkImageURL(*p.ImageURL)
 		case p.Type == "input_file" && p.Data != nil && p.Name != nil:
