@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	testscript.Main(testRun{m}, map[string]func(){"ledger": main})
+	testscript.Main(testRun{m}, map[string]func(){"ledger": main, "notes-server": notesServer})
 }
 
 // A testRun runs the tests and removes the command that commandPath built for them.
