@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -66,17 +67,23 @@ type modelRun struct {
 // again. The server must see no invalid request.
 func newModelRun(t *testing.T, format modelFormat, answers ...providerstest.ModelAnswer) modelRun {
 	t.Helper()
-	server := format.start(func(r providerstest.ModelRequest) providerstest.ModelAnswer {
+	server := startModel(t, format, func(r providerstest.ModelRequest) providerstest.ModelAnswer {
 		return answers[min(r.Number, len(answers)-1)]
 	})
+	return modelRun{t, format, server, filepath.Join(t.TempDir(), "store"), t.TempDir()}
+}
+
+// startModel starts a server, which must see no invalid request.
+func startModel(t *testing.T, format modelFormat, answer func(providerstest.ModelRequest) providerstest.ModelAnswer) *providerstest.ModelServer {
+	t.Helper()
+	server := format.start(answer)
 	t.Cleanup(func() {
 		server.Close()
 		for _, fault := range server.Faults() {
 			t.Errorf("the server refused a request: %s", fault)
 		}
 	})
-	work := t.TempDir()
-	return modelRun{t, format, server, filepath.Join(work, "store"), t.TempDir()}
+	return server
 }
 
 // steps returns the answers that stream replies.
@@ -206,6 +213,64 @@ func TestRunSaysWhyAModelFails(t *testing.T) {
 				if !strings.Contains(events, kind) {
 					t.Errorf("the log has no %s: %s", kind, events)
 				}
+			}
+			r.wantClean()
+		})
+	}
+}
+
+// A session that outgrows the window of its model three times goes on, and the views say of
+// each request what it left out.
+func TestRunOutgrowsTheWindowOfItsModel(t *testing.T) {
+	t.Parallel()
+	const calls = 14
+	for _, format := range modelFormats() {
+		t.Run(format.name, func(t *testing.T) {
+			t.Parallel()
+			tooLarge := providerstest.AnthropicFailure(400, "invalid_request_error", "prompt is too long: 9 tokens > 8 maximum")
+			if format.name != "anthropic" {
+				tooLarge = providerstest.OpenAIFailure(400, "context_length_exceeded", "9 tokens are over the maximum context length of 8")
+			}
+			first, asked := 0, 0
+			server := startModel(t, format, func(r providerstest.ModelRequest) providerstest.ModelAnswer {
+				if first == 0 {
+					first = len(r.Body)
+				}
+				step := modelStep{text: "All of it is read."}
+				switch {
+				case len(r.Body) > first+60_000:
+					return tooLarge
+				case strings.Contains(string(r.Body), "Summarize this session"):
+					step.text = "The agent printed numbers."
+				case asked < calls:
+					asked++
+					step = modelStep{"", [][3]string{{fmt.Sprint("call_", asked), "bash", fmt.Sprintf(`{"command":"seq %d 3000"}`, asked)}}}
+				}
+				return providerstest.ModelAnswer{Chunks: format.stream(step)}
+			})
+			r := modelRun{t, format, server, filepath.Join(t.TempDir(), "store"), t.TempDir()}
+			out, errs, code := r.asks("", "run", "print numbers")
+			if code != 0 || !strings.Contains(out, "All of it is read.") || !strings.Contains(out, "14 calls, 14 succeeded") {
+				t.Fatalf("run exits with %d: %s%s", code, out, errs)
+			}
+			shown, _, _ := r.command("", "session", "show", "@last")
+			if n := strings.Count(shown, "leaves out 1 prompt"); n < 3 || n != strings.Count(shown, "  compacted  ") || n != strings.Count(shown, "asks for a summary of the messages up to msg_") || !strings.Contains(shown, "m-1 context_exceeded 400") {
+				t.Errorf("the session has %d compactions: %s", n, shown)
+			}
+			if all, _, _ := r.command("", "event", "ls", "-o", "jsonl"); !strings.Contains(all, "The agent printed numbers.\\n\\nThe last message of the user, word for word:\\n\\nprint numbers") {
+				t.Errorf("the log lacks the summary: %s", all)
+			}
+			if turn, _, _ := r.command("", "turn", "show", "@last"); !strings.Contains(turn, "leaves out  ") || !strings.Contains(turn, "parameters  ") {
+				t.Errorf("the last turn is %s", turn)
+			}
+			detail, _, _ := r.command("", "turn", "show", "@last", "-o", "json")
+			var turn struct {
+				Compacted  string
+				Parameters map[string]any
+				Schemas    []any
+			}
+			if err := json.Unmarshal([]byte(detail), &turn); err != nil || turn.Compacted == "" || len(turn.Parameters) == 0 || len(turn.Schemas) == 0 {
+				t.Errorf("the last turn is %s: %v", detail, err)
 			}
 			r.wantClean()
 		})

@@ -106,15 +106,9 @@ func newKilledModel(t *testing.T, format modelFormat, random *rand.Rand) *killed
 	dir := t.TempDir()
 	k := &killedModel{T: t, format: format, dir: dir, random: random, store: filepath.Join(dir, "store"), space: filepath.Join(dir, "space")}
 	var sent atomic.Int64
-	k.server = format.start(func(providerstest.ModelRequest) providerstest.ModelAnswer {
+	k.server = startModel(t, format, func(providerstest.ModelRequest) providerstest.ModelAnswer {
 		n := int(sent.Add(1) - 1)
 		return providerstest.ModelAnswer{Chunks: format.stream(killedSteps[n%len(killedSteps)])}
-	})
-	t.Cleanup(func() {
-		k.server.Close()
-		for _, fault := range k.server.Faults() {
-			t.Errorf("the server refused a request: %s", fault)
-		}
 	})
 	for path, text := range map[string]string{
 		"config/ledger/mcp.json": `{"mcpServers":{"notes":{"command":"notes-server"}}}`,
