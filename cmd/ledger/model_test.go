@@ -219,6 +219,28 @@ func TestRunSaysWhyAModelFails(t *testing.T) {
 	}
 }
 
+// A tool that the provider does not accept ends the run before anything is sent, with the
+// tool, the rule and a hint.
+func TestRunNamesAToolThatTheModelDoesNotAccept(t *testing.T) {
+	t.Parallel()
+	for _, format := range modelFormats() {
+		t.Run(format.name, func(t *testing.T) {
+			t.Parallel()
+			r := newModelRun(t, format, format.steps(modelStep{text: "Done."})...)
+			tools, schema := t.TempDir(), `{"type":"object","enum":[{"a":1}]}`
+			noError(t, os.WriteFile(filepath.Join(tools, "search.json"), []byte(`{"description":"Searches.","input":`+schema+`,"command":["true"]}`), 0o600))
+			_, errs, code := r.asks("", "run", "go", "--tools", tools, "-o", "json")
+			if code != 1 || !strings.Contains(errs, `"code":"model_incompatible"`) || !strings.Contains(errs, "m-1 does not accept the tool search") || !strings.Contains(errs, "leave the tool out") {
+				t.Errorf("run exits with %d: %s", code, errs)
+			}
+			if n := len(r.server.Requests()); n != 0 {
+				t.Errorf("the server has %d requests", n)
+			}
+			r.wantClean()
+		})
+	}
+}
+
 // A session that outgrows the window of its model three times goes on, and the views say of
 // each request what it left out.
 func TestRunOutgrowsTheWindowOfItsModel(t *testing.T) {

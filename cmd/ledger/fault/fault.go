@@ -101,6 +101,13 @@ func Of(err error) *Error {
 	if failed, ok := errors.AsType[*runner.ProviderError](err); ok {
 		return modelFault(err, failed)
 	}
+	if refused, ok := errors.AsType[*runner.IncompatibleError](err); ok {
+		f := &Error{Exit: ExitFailed, Code: "model_incompatible", Err: err, Hint: "change the parameters of the model, or choose another model"}
+		if refused.Tool != "" {
+			f.Hint = "leave the tool out (a rule deny ACTION *, tools.deny of an MCP server, the file of the tool), or choose another model"
+		}
+		return f
+	}
 	for _, k := range mappings {
 		if errors.Is(err, k.Is) {
 			return k.Fault(err)
@@ -113,7 +120,7 @@ func Of(err error) *Error {
 var modelHints = map[runner.FailureKind]string{
 	runner.AuthenticationFailure: "check the key in the environment variable of the provider, and what it may use; docs/models.md lists the variables",
 	runner.InvalidRequest:        "check the name of the model and the parameters in models.toml; ledger turn show @last shows the request",
-	runner.ContextExceeded:       "begin a new session, or choose a model with a larger context",
+	runner.ContextExceeded:       "the last message, or the system prompt with the tools, is too large: choose a model with a larger context, offer fewer tools, or begin a new session with a shorter prompt",
 	runner.RateLimited:           "wait, and continue with ledger resume @last and the same --model",
 	runner.Overloaded:            "wait, and continue with ledger resume @last and the same --model",
 	runner.ConnectionFailure:     "check the address of the server, --base-url, and the network; then continue with ledger resume @last",
