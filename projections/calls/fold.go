@@ -15,7 +15,7 @@ func apply(s *State, v events.Envelope) *State {
 	s.kept.Folded++
 	if known := s.session(v); known != nil {
 		s.applySession(known, v)
-		known.LastEvent, known.Revision = v.Time, v.Revision
+		known.Apply(v)
 		known.advance(v, s.kept.Folded)
 	} else if !s.applyProcess(v) {
 		s.applyLayer(v)
@@ -74,19 +74,11 @@ func (s *State) session(v events.Envelope) *checkedSession {
 // report stores an exception that no later event can remove.
 func (s *State) report(f foundException) { s.kept.Found = append(s.kept.Found, f) }
 
-// applySession folds an event of a session's stream.
+// applySession folds what an event of a session's stream says about its turns, calls and
+// permission requests.
 func (s *State) applySession(known *checkedSession, v events.Envelope) {
 	switch e := v.Event.(type) {
-	case events.SessionOpened:
-		known.Agent, known.Location, known.Model, known.Origin, known.Parent = e.Agent, e.Location, e.Model, e.Origin, e.Parent
-	case events.PromptAdmitted:
-		if known.Prompts == 0 {
-			known.Title = cut(e.Text)
-		}
-		known.Prompts++
-		known.Interrupted = false
 	case events.TurnMaterialized:
-		known.Interrupted = false
 		s.materialized(known, e, v)
 	case events.ReplyReceived:
 		s.replied(known, e, v)
@@ -106,29 +98,8 @@ func (s *State) applySession(known *checkedSession, v events.Envelope) {
 		s.requested(known, events.PermissionRequested{Permission: e.Question, Message: e.Message, Call: e.Call, Action: "question"}, v)
 	case events.QuestionAnswered:
 		s.decided(known, events.PermissionDecided{Permission: e.Question, WaitedMS: e.WaitedMS}, v)
-	case events.AgentSwitched:
-		known.Agent = e.Agent
-	case events.SessionInterrupted:
-		known.Interrupted = true
-	case events.SessionClosed:
-		known.Closed = true
-	case events.SettingChanged:
-		known.set(e)
-	case events.SessionSpawned:
-		known.Parent = e.Parent
-	case events.ContextAdded, events.ContextCompacted, events.CommandRan, events.ProviderFailed: // about no call
 	case events.Unknown:
 		known.Unknown = true
-	}
-}
-
-// set fills a setting that the opening of the session left empty.
-func (known *checkedSession) set(e events.SettingChanged) {
-	switch {
-	case e.Setting == events.SettingModel && known.Model == "":
-		known.Model = e.Value
-	case e.Setting == events.SettingLocation && known.Location == "":
-		known.Location = e.Value
 	}
 }
 
@@ -204,31 +175,9 @@ func (s *State) asked(known *checkedSession, of Call, asked domain.Call, v event
 		return
 	}
 	s.checkOrder(known, c, v)
-	c.Turn, c.Parent, c.Tool, c.Asked, c.AskedAt = of.Turn, of.Parent, asked.Name, v.Time, s.at(v)
-	if len(asked.Input) <= previewBytes {
-		c.Input = asked.Input
-	} else {
-		c.InputPreview = cut(string(asked.Input))
-	}
-	if c.State == "" {
-		c.State = Asked
-	}
+	c.Ask(of.Turn, of.Parent, asked, v, s.at(v))
 	known.Calls++
-	known.count(c, +1)
-}
-
-// count adds n to a counter of the session: Open if the call c is not settled, Failed
-// if it is settled without success. It does nothing for a successful call or one that
-// no reply asks for. The caller passes -1 before it changes the state of c and +1
-// afterwards.
-func (known *checkedSession) count(c *callRecord, n int) {
-	switch {
-	case c.Asked.IsZero():
-	case c.State != Settled:
-		known.Open += n
-	case c.Settlement.Outcome != domain.Succeeded:
-		known.Failed += n
-	}
+	known.Count(&c.Call, +1)
 }
 
 // call returns the record of a call, which the fold may change until the end of the
@@ -242,8 +191,7 @@ func (s *State) call(known *checkedSession, message domain.MessageID, id domain.
 		return s.checkOut(r, number)
 	}
 	c := s.store.newRecord()
-	c.session, c.Session, c.Message, c.ID, c.Tool = known.number, known.ID, message, id, tool
-	c.Agent, c.Location, c.Imported = known.Agent, known.Location, known.Imported()
+	c.session, c.Call = known.number, known.NewCall(message, id, tool)
 	s.store.add(c, sum)
 	return s.checkOut(r, c.number)
 }
@@ -253,11 +201,9 @@ func (s *State) call(known *checkedSession, message domain.MessageID, id domain.
 func (s *State) started(known *checkedSession, e events.CallStarted, v events.Envelope) {
 	c := s.call(known, e.Message, e.Call, e.Tool)
 	s.checkStart(known, c, e, v)
-	if c.State == Settled || !c.Started.IsZero() {
-		return
+	if c.Start(e, v, s.at(v)) {
+		c.Idempotent = e.Idempotent
 	}
-	c.State, c.Started, c.StartedAt, c.Process = Begun, v.Time, s.at(v), e.Process
-	c.Offered, c.Idempotent, c.Title = e.Offered, e.Idempotent, cut(e.Title)
 }
 
 // settled folds the settlement of a call. It reports a second settlement as a breach
@@ -271,13 +217,9 @@ func (s *State) settled(known *checkedSession, e events.CallSettled, v events.En
 		return
 	}
 	s.checkEnd(known, c, e, v)
-	known.count(c, -1)
-	c.State, c.Settled, c.SettledAt, c.SettledBy = Settled, v.Time, s.at(v), v.ID
-	c.Settlement, c.Preview = trimmed(e), preview(e)
-	if !e.Offered.IsZero() {
-		c.Offered = e.Offered
-	}
-	known.count(c, +1)
+	known.Count(&c.Call, -1)
+	c.Settle(e, v, s.at(v))
+	known.Count(&c.Call, +1)
 	for _, r := range e.Retained {
 		s.retain(r, c, v)
 	}
@@ -292,24 +234,8 @@ func trimmed(e events.CallSettled) events.CallSettled {
 	return e
 }
 
-// preview returns the beginning of the text that the model reads. For a call that did
-// not succeed, that is the error. Otherwise it is the first text of the content, or,
-// if there is no content, the structured output. For content without text, preview
-// returns an empty string.
-func preview(e events.CallSettled) string {
-	if e.Outcome != domain.Succeeded {
-		return cut(e.Text)
-	}
-	for _, part := range e.Content {
-		if text, ok := part.(domain.Text); ok {
-			return cut(string(text))
-		}
-	}
-	if len(e.Content) == 0 {
-		return cut(string(e.Structured))
-	}
-	return ""
-}
+// preview returns the beginning of the text that the model reads.
+func preview(e events.CallSettled) string { return cut(Shown(e)) }
 
 // cut returns the beginning of a text: whole runes, at most previewBytes bytes. A
 // shortened text is a copy, so that the State does not keep the whole.
