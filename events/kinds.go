@@ -90,6 +90,12 @@ func Knows(kind string) bool {
 	return ok
 }
 
+// KnowsVersion reports whether this program decodes a kind of event in a version.
+func KnowsVersion(kind string, version int) bool {
+	k, ok := kinds[kind]
+	return ok && version >= 1 && version <= k.version
+}
+
 // Kinds returns the kinds of events that this program knows, sorted.
 func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
 

@@ -199,7 +199,7 @@ func (a *app) root() *cobra.Command {
 	}
 	root.AddCommand(a.runCommands()...)
 	root.AddCommand(a.sessionCommand(), a.turnCommand(), a.callCommand(), a.approvalCommand(), a.agentCommand(), a.outputCommand(), a.registryCommand(),
-		a.eventCommand(), a.verifyCommand(), a.importCommand(), a.storeCommand(), a.publishCommand(), a.consumerCommand(),
+		a.eventCommand(), a.sqlCommand(), a.indexCommand(), a.verifyCommand(), a.importCommand(), a.storeCommand(), a.publishCommand(), a.consumerCommand(),
 		a.serveCommand(), a.doctorCommand(), a.versionCommand())
 	return root
 }

@@ -50,6 +50,7 @@ var importRules = map[string]importRule{
 	"projections/calls":            {[]string{"domain", "events", "projections"}, []string{"github.com/klauspost/compress"}},
 	"projections/catalog":          {[]string{"domain", "events", "projections"}, nil},
 	"projections/conversation":     {[]string{"domain", "events", "projections"}, nil},
+	"projections/index":            {[]string{"domain", "events", "projections", "projections/calls"}, []string{"modernc.org/sqlite"}},
 	"projections/projectionstest":  {[]string{"domain", "domain/lawtest", "events", "projections"}, nil},
 	"projections/staleness":        {[]string{"domain", "events", "projections", "projections/catalog"}, nil},
 	"registry":                     {[]string{"domain", "events", "projections", "projections/catalog", "projections/staleness"}, nil},
@@ -124,6 +125,7 @@ var importRules = map[string]importRule{
 		"domain", "events", "projections/calls", "projections/conversation", "registry", "builtins/permission", "runner", "runner/agents",
 		"runner/providers/providerstest", "runner/providers/script", "cmd/ledger/models", "cmd/ledger/render", "cmd/ledger/sessions", "cmd/ledger/stores", "cmd/ledger/verify",
 	}, []string{"golang.org/x/sys"}},
+	"cmd/ledger/indexing":   {[]string{"events", "projections/index", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores"}, nil},
 	"cmd/ledger/importer":   {[]string{"domain", "events/transcripts", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores"}, nil},
 	"cmd/ledger/publishing": {[]string{"domain", "events", "projections/publish", "projections/publish/jetstream", "projections/publish/jsonl", "cmd/ledger/fault", "cmd/ledger/query", "cmd/ledger/render", "cmd/ledger/stores", "cmd/ledger/views"}, nil},
 	"cmd/ledger/doctor": {[]string{

@@ -69,6 +69,8 @@ var pipeCases = map[string][][]string{
 	"event tail":                    {{}, {"-f"}},
 	"help":                          {{}, {"call", "ls"}},
 	"import claude-code":            {{"DIR/session.jsonl"}},
+	"index rebuild":                 {{}},
+	"index status":                  {{}},
 	"output":                        {{"call_2"}, {"call_2", "--stat"}},
 	"publish":                       {{"--to", "file:DIR/log.jsonl", "--name", "n"}},
 	"recover":                       {{}},
@@ -80,6 +82,7 @@ var pipeCases = map[string][][]string{
 	"session ls":                    {{}},
 	"session show":                  {{}},
 	"session tail":                  {{}, {"-f"}},
+	"sql":                           {{"SELECT * FROM sessions"}, {"SELECT * FROM sessions", "--csv"}},
 	"store backup":                  {{"DIR/backup"}},
 	"store bench":                   {{"--help"}}, // a real run measures for a minute before it prints
 	"store check":                   {{}},

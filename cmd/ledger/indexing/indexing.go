@@ -1,0 +1,149 @@
+package indexing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections/index"
+)
+
+// openIndex calls use with the store that o names, opened to read it, and its index.
+func openIndex(ctx context.Context, o *stores.Opener, use func(*stores.Store, *index.Index) error) error {
+	at, err := o.Where()
+	if err != nil {
+		return err
+	}
+	s, err := o.OpenToReadAt(ctx, at)
+	if err != nil {
+		return err
+	}
+	dir, err := o.IndexFolder(at)
+	if err == nil {
+		err = use(s, index.New(dir))
+	}
+	return errors.Join(err, s.Close())
+}
+
+// reporter returns a function that shows the progress of a fill, and the function that
+// ends the display.
+func reporter(p *render.Printer) (func(index.Progress), func()) {
+	bar := p.Progress()
+	return func(at index.Progress) {
+		bar.Show("index", render.Records, at.Events, stores.Sequence(at.Position), stores.Sequence(at.Head))
+	}, bar.End
+}
+
+// catchUp makes the index current.
+func catchUp(ctx context.Context, p *render.Printer, s *stores.Store, x *index.Index) error {
+	report, end := reporter(p)
+	defer end()
+	return x.CatchUp(ctx, s.Ledger, report)
+}
+
+// A statusRow is the JSON result of ledger index status and ledger index rebuild.
+type statusRow struct {
+	Store    string           `json:"store"`
+	Path     string           `json:"path"`
+	State    string           `json:"state"`  // absent, current, behind or unfit
+	Reason   *string          `json:"reason"` // why it is unfit
+	Schema   int64            `json:"schema"`
+	Bytes    int64            `json:"bytes"`
+	Events   int64            `json:"events"`
+	Position *events.Position `json:"position"` // of the last event that the index has
+	Event    *string          `json:"event"`
+	Time     *string          `json:"time"`
+	Head     *events.Position `json:"head"`    // of the last event of the log
+	Seconds  *float64         `json:"seconds"` // of a rebuild
+}
+
+// print writes the row.
+func (r statusRow) print(p *render.Printer) error {
+	return p.Object(r, func() {
+		last := ""
+		if r.Position != nil {
+			last = fmt.Sprintf("position %s, %s, of %s", r.Position, render.ValueOf(r.Event), render.ValueOf(r.Time))
+		}
+		head, state := "", r.State
+		if r.Head != nil {
+			head = "position " + r.Head.String()
+		}
+		if r.Reason != nil {
+			state += ": " + render.Printable(*r.Reason)
+		}
+		took := ""
+		if r.Seconds != nil {
+			took = render.Duration(time.Duration(*r.Seconds * float64(time.Second)))
+		}
+		size := ""
+		if r.State != index.Absent {
+			size = fmt.Sprintf("%s, %s, schema %d", render.Count(int(r.Events), "event"), render.Bytes(r.Bytes), r.Schema)
+		}
+		p.Fields("store", render.Printable(r.Store), "index", render.Printable(r.Path), "state", state, "holds", size, "last event", last, "log", head, "took", took)
+	})
+}
+
+// statusOf returns the row of an index.
+func statusOf(ctx context.Context, s *stores.Store, x *index.Index) (statusRow, error) {
+	at, err := x.Status(ctx, s.Ledger)
+	return statusRow{
+		Store: s.Name, Path: at.Path, State: at.State, Reason: render.OrNull(at.Reason), Schema: at.Schema, Bytes: at.Bytes, Events: at.Events,
+		Position: render.OrNull(at.Position), Event: render.OrNull(at.Event), Time: render.OrNull(at.Time), Head: render.OrNull(at.Head),
+	}, err
+}
+
+// Status prints how far the index of the store that o names is. It changes nothing.
+func Status(ctx context.Context, p *render.Printer, o *stores.Opener) error {
+	return openIndex(ctx, o, func(s *stores.Store, x *index.Index) error {
+		row, err := statusOf(ctx, s, x)
+		if err != nil {
+			return err
+		}
+		return row.print(p)
+	})
+}
+
+// Rebuild fills the index of the store that o names from the beginning of the log, replaces
+// the old one and prints the result.
+func Rebuild(ctx context.Context, p *render.Printer, o *stores.Opener) error {
+	return openIndex(ctx, o, func(s *stores.Store, x *index.Index) error {
+		began := p.Now()
+		if err := rebuild(ctx, p, s, x); err != nil {
+			return err
+		}
+		row, err := statusOf(ctx, s, x)
+		if err != nil {
+			return err
+		}
+		took := p.Now().Sub(began).Seconds()
+		row.Seconds = &took
+		return row.print(p)
+	})
+}
+
+// rebuild fills the index anew, with a progress bar.
+func rebuild(ctx context.Context, p *render.Printer, s *stores.Store, x *index.Index) error {
+	report, end := reporter(p)
+	defer end()
+	return x.Rebuild(ctx, s.Ledger, report)
+}
+
+// reported maps an error of package index to a fault.
+func reported(err error) error {
+	switch {
+	case errors.Is(err, index.ErrStatement):
+		return fault.WithHint(fault.Usage("sql: %w", err), "docs/schema.md describes the tables; a statement can only read")
+	case errors.Is(err, index.ErrNoIndex):
+		f := fault.NotFound("leave --no-wait out, or run ledger index rebuild", "%w", err)
+		f.Command = "ledger index rebuild"
+		return f
+	case errors.Is(err, index.ErrDamagedIndex):
+		return fault.WithHint(err, "ledger index rebuild fills it anew")
+	}
+	return err
+}

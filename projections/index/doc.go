@@ -1,0 +1,51 @@
+// Package index fills a SQLite database from a log, so that queries read only the rows
+// that they return.
+//
+// An [Index] is a folder with one database. [Index.CatchUp] reads the events that the
+// index does not have yet, in batches; each batch is one transaction, with the position
+// and the ID of its last event. [Index.Rebuild] fills a new database and replaces the old
+// one. [Index.Query] runs a statement that only reads. [Index.Status] compares the index
+// with its log, and [Compare] compares every row with those of a rebuild.
+//
+// The schema is in schema.sql, and docs/schema.md describes it. It is meant to be read by
+// other programs too: ledger.db in the folder is a symbolic link to the database, which
+// any SQLite from 3.37 on reads. The index bounds what it copies: it has the first 8 KiB of a
+// text for search and the first 256 bytes for lists. Each row names its session with a
+// revision, or its position, by which the log has the whole event.
+//
+// The rules of a call and of a session are those of projections/calls. The index holds
+// the calls and sessions of the latest batches in memory, and loads others when an event
+// names them. Registrations are rows with the span of positions in which they are in
+// effect; their rules are those of projections/catalog, which a test compares with the
+// rows at every position.
+//
+// # Promises
+//
+//   - An index filled in one pass, in batches of any size, with restarts, and rebuilt has
+//     the same rows.
+//   - The index is never believed if it is of another log, ahead of its log, of another
+//     version of the schema, or reported as damaged by SQLite: CatchUp replaces it.
+//   - The death of a process at any instant leaves an index that continues from its last
+//     transaction, or one that is replaced. Deleting the folder loses nothing.
+//   - Programs that read while another process writes see the rows of whole batches.
+//   - An event of an unknown kind is in unknown_events. A program that knows its kind
+//     replaces the index.
+//   - A statement of Query changes no file and reads no other database.
+//
+// SQLite does not notice every changed byte of a file. Compare finds each one that changes
+// an answer.
+//
+// # Concurrency
+//
+// An Index may be used by several goroutines and processes. CatchUp and Rebuild hold a
+// lock of the folder and wait for it; readers take no lock. A [Rows] belongs to one
+// goroutine. CatchUp reads events ahead on other goroutines, which end before it returns.
+//
+// # Errors
+//
+// [ErrNoIndex]: there is no index to read. [ErrStatement]: SQLite refuses a statement.
+// [ErrDamagedIndex]: SQLite reports damage, or the file is no database. All other errors
+// come from the log or the file system.
+//
+// Package projections/calls has the rules of calls, cmd/ledger/indexing the commands.
+package index
