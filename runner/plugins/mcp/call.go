@@ -57,7 +57,8 @@ func (t *remoteTool) make() (domain.Tool, error) {
 	spec := domain.Spec[json.RawMessage, callOutput]{
 		Description: description, Input: rawInput{d.Input}, Output: outputCodec{d.Output}, Execute: t.execute,
 		Idempotent: t.idempotent, AsksFirst: true, Lost: func(o callOutput) int64 { return o.dropped },
-		Title: func(in json.RawMessage) string { return t.server.clean.line(string(in), 150) },
+		Title:   func(in json.RawMessage) string { return t.server.clean.line(string(in), 150) },
+		Present: presentStructured,
 	}
 	if d.Output == nil {
 		spec.Output, spec.Present = outputCodec{json.RawMessage(blocksSchema)}, presentOutput

@@ -68,12 +68,14 @@ func TestEachAnswerHasItsEnd(t *testing.T) {
 		{"forgets", domain.InvalidOutput, []string{"n"}},
 		{"list", domain.Succeeded, []string{"[1,20000000000000000001]"}},
 		{"beside", domain.Succeeded, []string{`{"n":1}`}},
+		{"same", domain.Succeeded, []string{`{"value":"as text"}`}},
+		{"picture", domain.Succeeded, []string{"<image/png image 3>"}},
 		{"secret", domain.Succeeded, []string{"<[redacted]>"}},
 	} {
 		s := w.call("a_"+row.tool, `{}`)
 		w.want(s, row.outcome, row.texts...)
-		if row.tool == "beside" && s.Lost == 0 {
-			t.Errorf("%s: no byte is reported as lost, want those of the image", row.tool)
+		if (s.Lost > 0) != (row.tool == "beside") {
+			t.Errorf("%s: %d bytes are reported as lost, want only those of the image beside a structured output", row.tool, s.Lost)
 		}
 	}
 	if r := w.refusals(); len(r) > 0 {

@@ -81,8 +81,8 @@ func (o *remoteCall) answerInputs(raw jsontext.Value) (sdk.InputResponseMap, err
 			return nil, errors.New("its inputRequests are broken")
 		}
 	}
-	if len(requests) > maxFields {
-		return nil, fmt.Errorf("it asks for more than %d inputs at once", maxFields)
+	if len(requests) > maxInputs {
+		return nil, fmt.Errorf("it asks for more than %d inputs at once", maxInputs)
 	}
 	responses := sdk.InputResponseMap{}
 	for _, key := range slices.Sorted(maps.Keys(requests)) {
@@ -111,8 +111,15 @@ type elicitation struct {
 	URL     string         `json:"url"`
 }
 
-// maxFields is the number of questions of one form.
-const maxFields = 10
+// The limits of questions.
+const (
+	// maxInputs is the number of requests for input in one result.
+	maxInputs = 10
+	// maxFields is the number of fields of one form.
+	maxFields = 30
+	// maxQuestions is the number of questions that a person is asked at once.
+	maxQuestions = 10
+)
 
 // elicit asks a person the questions of a form. A person who dismisses them declines, and
 // the call then ends as refused unless the server returns an output in spite of it. It
@@ -144,7 +151,14 @@ func (o *remoteCall) elicit(ctx context.Context, params jsontext.Value) (*sdk.El
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	defer stop()
 	defer cancel(nil)
-	answers, err := ask.AskQuestions(asking, o.inv, o.questions(e.Message, fields))
+	var answers [][]string
+	for questions := range slices.Chunk(o.questions(e.Message, fields), maxQuestions) {
+		var some [][]string
+		if some, err = ask.AskQuestions(asking, o.inv, questions); err != nil {
+			break
+		}
+		answers = append(answers, some...)
+	}
 	_, declined := errors.AsType[*domain.Declined](err)
 	_, denied := errors.AsType[*domain.Denied](err)
 	switch {
@@ -175,6 +189,7 @@ type formField struct {
 		Enum  []string       `json:"enum"`
 		AnyOf []titledChoice `json:"anyOf"`
 	} `json:"items"`
+	// Default is the value that stands for no answer. Nil: there is none.
 	Default  jsontext.Value `json:"default"`
 	required bool
 }
@@ -259,7 +274,9 @@ func (o *remoteCall) questions(message string, fields []formField) []domain.Ques
 		if f.Description != "" {
 			b.WriteString(": " + f.Description)
 		}
-		if !f.required {
+		if _, ok := f.fallback(); ok {
+			fmt.Fprintf(&b, " (if left empty: %s)", f.Default)
+		} else if !f.required {
 			b.WriteString(" (may be left empty)")
 		}
 		q := domain.Question{Question: clean.line(b.String(), 3000), Header: clean.line("MCP "+server, 100), Multiple: f.Type == "array"}
@@ -284,6 +301,10 @@ func (o *remoteCall) formAnswer(fields []formField, answers [][]string) (*sdk.El
 			answer = answers[i]
 		}
 		if len(answer) == 0 {
+			if value, ok := f.fallback(); ok {
+				content[f.Name] = value
+				continue
+			}
 			if f.required {
 				o.refusal.set(nil, fmt.Sprintf("The person left the question %q of the MCP server unanswered.", f.Name))
 				return &sdk.ElicitResult{Action: "cancel"}, nil
@@ -305,6 +326,29 @@ func (o *remoteCall) formAnswer(fields []formField, answers [][]string) (*sdk.El
 		content[f.Name] = value
 	}
 	return &sdk.ElicitResult{Action: "accept", Content: content}, nil
+}
+
+// fallback returns the default of the field, which stands for no answer. It returns false
+// if the field has no default of its type.
+func (f formField) fallback() (any, bool) {
+	var answer []string
+	switch kind := f.Default.Kind(); {
+	case f.Type == "array" && kind == '[':
+		if json.Unmarshal(f.Default, &answer) != nil {
+			return nil, false
+		}
+	case f.Type == "string" && kind == '"':
+		answer = make([]string, 1)
+		if json.Unmarshal(f.Default, &answer[0]) != nil {
+			return nil, false
+		}
+	case f.Type == "boolean" && (kind == 't' || kind == 'f'), (f.Type == "integer" || f.Type == "number") && kind == '0':
+		answer = []string{string(f.Default)}
+	default:
+		return nil, false
+	}
+	value, err := f.value(answer)
+	return value, err == nil
 }
 
 // value returns an answer in the type of the field.

@@ -38,6 +38,15 @@ type rawTool struct {
 	Input       jsontext.Value `json:"inputSchema"`
 	Output      jsontext.Value `json:"outputSchema"`
 	Annotations jsontext.Value `json:"annotations"`
+	Execution   jsontext.Value `json:"execution"`
+}
+
+// needsTask reports whether every call of the tool starts a task.
+func (t rawTool) needsTask() bool {
+	var execution struct {
+		Task jsontext.Value `json:"taskSupport"`
+	}
+	return t.Execution != nil && json.Unmarshal(t.Execution, &execution, jsontext.AllowInvalidUTF8(true)) == nil && string(execution.Task) == `"required"`
 }
 
 // A toolHints are the annotations that this client reads.
@@ -141,6 +150,9 @@ func (s *ToolServer) addTool(l *listing, names map[domain.Name]bool, raw jsontex
 		return
 	}
 	tool, err := s.makeRemote(t)
+	if err == nil && t.needsTask() {
+		err = errors.New("every call of it starts a task, which this client does not poll")
+	}
 	if err == nil && !slices.Contains(usable, t.Name) {
 		err = errors.New("its x-mcp-header annotations are not valid")
 	}

@@ -87,3 +87,39 @@ func TestQuestionsOfAServerReachThePerson(t *testing.T) {
 		})
 	}
 }
+
+// A field without an answer has the default of the form, if that is of the type of the
+// field, and the question says so. An answer comes before the default.
+func TestFieldsWithoutAnswersHaveTheirDefaults(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]entry{"a": process("rounds")})
+	m := w.offer()
+	for want, answers := range map[string][][]string{
+		`accept {"a":"x","b":30,"c":95.5,"d":"off","e":true,"f":["q"]}`: make([][]string, 10),
+		`accept {"a":"y","b":1,"c":95.5,"d":"on","e":false,"f":["p"]}`:  {{"y"}, {"1"}, nil, {"on"}, {"no"}, {"p"}, nil, nil, nil, nil},
+	} {
+		f := w.answering(func() { w.want(w.settle(t.Context(), m, "a_ask", `{"text":"defaults"}`), domain.Succeeded, want) }, permission.QuestionReply{Answers: answers})[0].(form)
+		for i, text := range []string{`if left empty: "x"`, "if left empty: 30", "if left empty: 95.5", `if left empty: "off"`, "if left empty: true", `if left empty: ["q"]`, "may be left empty", "may be left empty", "may be left empty", "may be left empty"} {
+			if !strings.Contains(f.Questions[i].Question, text) {
+				t.Errorf("question %d is %q, want one with %q", i, f.Questions[i].Question, text)
+			}
+		}
+	}
+}
+
+// A person is asked the fields of a long form ten at a time.
+func TestLongFormsAreAskedInParts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]entry{"a": process("rounds")})
+	m := w.offer()
+	first, second := make([][]string, 10), make([][]string, 3)
+	first[9], second[2] = []string{"9"}, []string{"12"}
+	call := func() {
+		w.want(w.settle(t.Context(), m, "a_ask", `{"text":"long"}`), domain.Succeeded, `accept {"f09":9,"f12":12}`)
+	}
+	w.answering(call, permission.QuestionReply{Answers: first}, permission.QuestionReply{Answers: second})
+	call = func() {
+		w.want(w.settle(t.Context(), m, "a_ask", `{"text":"long"}`), domain.Succeeded, "decline")
+	}
+	w.answering(call, permission.QuestionReply{Answers: first}, permission.QuestionReply{Dismissed: true})
+}

@@ -69,12 +69,21 @@ func (s rawServer) serve() {
 		case "tools/call":
 			if s.mode == "rounds" {
 				if a, ok := r.Params.Responses["form"]; !ok {
-					extra := ""
+					extra, form := "", `{"type":"object","properties":{"port":{"type":"integer"},"why":{"type":"string","enum":["test","fun"]}},"required":["port"]}`
+					if r.Params.Arguments.Text == "defaults" {
+						form = defaultsForm
+					}
+					if r.Params.Arguments.Text == "long" {
+						form = longForm
+					}
 					if r.Params.Arguments.Text == "url" {
 						extra = `"mode":"url","url":"https://example.com/x",`
 					}
 					answer(`{"resultType":"input_required","requestState":"s1","inputRequests":{"form":{"method":"elicitation/create","params":{` + extra + `"message":` + quoted("Which port? "+token) +
-						`,"requestedSchema":{"type":"object","properties":{"port":{"type":"integer"},"why":{"type":"string","enum":["test","fun"]}},"required":["port"]}}}}}`)
+						`,"requestedSchema":` + form + `}}}}`)
+				} else if r.Params.Arguments.Text == "defaults" || r.Params.Arguments.Text == "long" {
+					content, _ := json.Marshal(a.Content)
+					answer(`{"content":[{"type":"text","text":` + quoted(a.Action+" "+string(content)) + `}]}`)
 				} else if a.Action == "accept" && r.Params.State == "s1" {
 					answer(fmt.Sprintf(`{"resultType":"complete","content":[{"type":"text","text":"%v %v"}]}`, a.Content["port"], a.Content["why"]))
 				} else {
@@ -86,6 +95,22 @@ func (s rawServer) serve() {
 		}
 	}
 }
+
+// defaultsForm is a form whose fields have defaults, of which the last four are not of the
+// type of their field.
+const defaultsForm = `{"type":"object","required":["a","b"],"properties":{"a":{"type":"string","default":"x"},"b":{"type":"integer","default":30},` +
+	`"c":{"type":"number","default":95.5},"d":{"type":"string","enum":["on","off"],"default":"off"},"e":{"type":"boolean","default":true},` +
+	`"f":{"type":"array","items":{"enum":["p","q"]},"default":["q"]},"g":{"type":"integer","default":"7"},"h":{"type":"string","enum":["on"],"default":"no"},` +
+	`"i":{"type":"array","items":{"enum":["p"]},"default":[7]},"j":{"type":"boolean","default":null}}}`
+
+// longForm is a form with 13 fields.
+var longForm = func() string {
+	fields := make([]string, 13)
+	for i := range fields {
+		fields[i] = fmt.Sprintf(`"f%02d":{"type":"integer"}`, i)
+	}
+	return `{"type":"object","properties":{` + strings.Join(fields, ",") + `}}`
+}()
 
 // tool returns a definition.
 func tool(name, more string) string {
@@ -130,7 +155,7 @@ func (s rawServer) list(cursor string) string {
 			`{"name":"big","inputSchema":{"type":"object","description":"` + strings.Repeat("y", 1<<20) + `"}}`,
 			`{"name":"output","inputSchema":{"type":"object"},"outputSchema":7}`,
 			`{"name":"talk","description":"` + strings.Repeat("z", 100_000) + `","inputSchema":{"type":"object"}}`,
-			tool("annotated", `,"annotations":5`), `{"name":` + quoted(token) + `,"inputSchema":{"type":"object"}}`,
+			tool("annotated", `,"annotations":5`), tool("background", `,"execution":{"taskSupport":"required"}`), `{"name":` + quoted(token) + `,"inputSchema":{"type":"object"}}`,
 		}, ",") + `]}`
 	}
 	var all []string
@@ -142,7 +167,7 @@ func (s rawServer) list(cursor string) string {
 	all = append(all, tool("lies", `,"outputSchema":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`),
 		tool("forgets", `,"outputSchema":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`),
 		tool("list", `,"outputSchema":{"type":"array","items":{"type":"integer"}}`),
-		tool("beside", `,"outputSchema":{"type":"object"}`))
+		tool("beside", `,"outputSchema":{"type":"object"}`), tool("same", `,"outputSchema":{"type":"object"}`), tool("picture", `,"outputSchema":{"type":"object"}`))
 	return `{"tools":[` + strings.Join(all, ",") + `]}`
 }
 
@@ -215,6 +240,10 @@ func (s rawServer) call(id, name, progress string, answer func(string)) {
 		answer(`{"content":[],"structuredContent":[1,20000000000000000001]}`)
 	case "beside":
 		answer(`{"content":[{"type":"text","text":"{\"n\":1}"},{"type":"image","data":"cG5n","mimeType":"image/png"}],"structuredContent":{"n":1}}`)
+	case "same":
+		answer(`{"content":[{"type":"text","text":"as text"}],"structuredContent":{"value":"as text"}}`)
+	case "picture":
+		answer(`{"content":[{"type":"image","data":"cG5n","mimeType":"image/png","_meta":{}}],"structuredContent":{"content":[{"type":"image","data":"cG5n","mimeType":"image/png"}]}}`)
 	case "secret":
 		escaped := ""
 		for _, b := range []byte(secret) {

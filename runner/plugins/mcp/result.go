@@ -258,12 +258,17 @@ func (r rawResult) blocks(c cleaner) ([]contentBlock, error) {
 	return blocks, nil
 }
 
-// droppedBytes returns the size of the blocks that do not repeat a structured output.
+// droppedBytes returns the size of the blocks that do not repeat a structured output: they
+// are neither its JSON nor all of its single value.
 func droppedBytes(blocks []contentBlock, structured stdjson.RawMessage) (n int64) {
 	same, err := domain.Canonical(structured)
+	text, repeated := singleValue(structured)
+	if repeated != nil && equalBlocks(blocks, repeated) {
+		return 0
+	}
 	for _, b := range blocks {
 		if b.Type == "text" && err == nil {
-			if other, e := domain.Canonical(stdjson.RawMessage(b.Text)); e == nil && string(other) == string(same) {
+			if other, e := domain.Canonical(stdjson.RawMessage(b.Text)); e == nil && string(other) == string(same) || text != nil && b.Text == *text {
 				continue
 			}
 		}
@@ -271,6 +276,32 @@ func droppedBytes(blocks []contentBlock, structured stdjson.RawMessage) (n int64
 		n += int64(len(data))
 	}
 	return n
+}
+
+// singleValue returns the value of an object with a single key, if it is a text or a list
+// of blocks. Servers that declare an output schema for content of any type write such
+// objects.
+func singleValue(structured stdjson.RawMessage) (text *string, blocks []contentBlock) {
+	var object map[string]jsontext.Value
+	if json.Unmarshal(structured, &object) != nil || len(object) != 1 {
+		return nil, nil
+	}
+	for _, value := range object {
+		switch {
+		case value.Kind() == '"' && json.Unmarshal(value, &text) == nil:
+			return text, nil
+		case value.Kind() == '[' && json.Unmarshal(value, &blocks) == nil:
+			return nil, blocks
+		}
+	}
+	return nil, nil
+}
+
+// equalBlocks reports whether two lists of blocks have the same JSON.
+func equalBlocks(a, b []contentBlock) bool {
+	one, oneErr := json.Marshal(a)
+	other, otherErr := json.Marshal(b)
+	return oneErr == nil && otherErr == nil && string(one) == string(other)
 }
 
 // failure returns the text of a failure that the tool reports.
@@ -324,4 +355,17 @@ func presentOutput(_ stdjson.RawMessage, out domain.Encoded[callOutput]) []domai
 		return []domain.Content{domain.Text("")}
 	}
 	return presentBlocks(doc.Content)
+}
+
+// presentStructured renders a structured output that is a list of blocks with media as
+// these blocks. It returns nil for every other one, which is presented as its JSON.
+func presentStructured(_ stdjson.RawMessage, out domain.Encoded[callOutput]) []domain.Content {
+	_, blocks := singleValue(out.JSON())
+	all := presentBlocks(blocks)
+	for _, c := range all {
+		if _, ok := c.(domain.Media); ok {
+			return all
+		}
+	}
+	return nil
 }

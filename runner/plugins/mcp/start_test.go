@@ -68,7 +68,7 @@ func TestBrokenListsGiveTheirGoodTools(t *testing.T) {
 		{"a tool without a definition", "no definition"}, {"a_noschema", "inputSchema is missing"}, {"a_nullschema", "no JSON Schema"},
 		{"a_array", "no JSON Schema"}, {"a_text", `"type": "object"`}, {"a_regex", "chema"}, {"a_remote", "chema"},
 		{"a_big", "over the limit of 262144"}, {"a_output", "outputSchema is no JSON Schema"}, {"a_talk", "description is over"}, {"a_annotated", "annotations are broken"},
-		{"a_[redacted]", "not a letter"},
+		{"a_[redacted]", "not a letter"}, {"a_background", "starts a task"},
 	} {
 		w.wantRefusal(texts...)
 	}
