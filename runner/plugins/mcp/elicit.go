@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -357,12 +358,15 @@ func (f formField) value(answer []string) (any, error) {
 	choices := f.choices()
 	switch f.Type {
 	case "array":
+		var all []string
 		for _, a := range answer {
-			if !slices.ContainsFunc(choices, func(c titledChoice) bool { return c.Const == a }) {
-				return nil, fmt.Errorf("is none of the choices")
+			value, ok := choose(choices, a)
+			if !ok {
+				return nil, errors.New("is none of the choices")
 			}
+			all = append(all, value)
 		}
-		return answer, nil
+		return all, nil
 	case "boolean":
 		switch strings.ToLower(text) {
 		case "true", "yes", "y":
@@ -370,22 +374,41 @@ func (f formField) value(answer []string) (any, error) {
 		case "false", "no", "n":
 			return false, nil
 		}
-		return nil, fmt.Errorf("is neither yes nor no")
+		return nil, errors.New("is neither yes nor no")
 	case "integer":
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("is no integer")
+			return nil, errors.New("is no integer")
 		}
 		return n, nil
 	case "number":
 		n, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			return nil, fmt.Errorf("is no number")
+		if err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
+			return nil, errors.New("is no number")
 		}
 		return n, nil
 	}
-	if len(choices) > 0 && !slices.ContainsFunc(choices, func(c titledChoice) bool { return c.Const == text }) {
-		return nil, fmt.Errorf("is none of the choices")
+	if len(choices) == 0 {
+		return text, nil
 	}
-	return text, nil
+	value, ok := choose(choices, text)
+	if !ok {
+		return nil, errors.New("is none of the choices")
+	}
+	return value, nil
+}
+
+// choose returns the value that an answer names by itself or by its title.
+func choose(choices []titledChoice, answer string) (string, bool) {
+	for _, c := range choices {
+		if c.Const == answer {
+			return c.Const, true
+		}
+	}
+	for _, c := range choices {
+		if c.Title == answer {
+			return c.Const, true
+		}
+	}
+	return "", false
 }

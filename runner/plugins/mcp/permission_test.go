@@ -80,6 +80,8 @@ func TestQuestionsOfAServerReachThePerson(t *testing.T) {
 				t.Errorf("asked %+v, want the message of the server without the secret, and two fields", f.Questions)
 			}
 			w.answering(ask(domain.DeclinedByUser, "busy"), permission.QuestionReply{Dismissed: true, Feedback: "busy"})
+			w.answering(ask(domain.Succeeded, "8080 fun"), permission.QuestionReply{Answers: [][]string{{"8080"}, {"for fun"}}})
+			w.answering(ask(domain.Failed, "is none of the choices"), permission.QuestionReply{Answers: [][]string{{"8080"}, {"for no reason"}}})
 			w.answering(ask(domain.Failed, "is no integer"), permission.QuestionReply{Answers: [][]string{{"many"}, nil}})
 			if mode == "rounds" { // the SDK does not send such a question
 				w.want(w.settle(t.Context(), m, "a_ask", `{"text":"url"}`), domain.Failed, "forms only", "example.com")
@@ -97,6 +99,7 @@ func TestFieldsWithoutAnswersHaveTheirDefaults(t *testing.T) {
 	for want, answers := range map[string][][]string{
 		`accept {"a":"x","b":30,"c":95.5,"d":"off","e":true,"f":["q"]}`: make([][]string, 10),
 		`accept {"a":"y","b":1,"c":95.5,"d":"on","e":false,"f":["p"]}`:  {{"y"}, {"1"}, nil, {"on"}, {"no"}, {"p"}, nil, nil, nil, nil},
+		`cancel null`: {{"y"}, {"1"}, {"NaN"}, nil, nil, nil, nil, nil, nil, nil},
 	} {
 		f := w.answering(func() { w.want(w.settle(t.Context(), m, "a_ask", `{"text":"defaults"}`), domain.Succeeded, want) }, permission.QuestionReply{Answers: answers})[0].(form)
 		for i, text := range []string{`if left empty: "x"`, "if left empty: 30", "if left empty: 95.5", `if left empty: "off"`, "if left empty: true", `if left empty: ["q"]`, "may be left empty", "may be left empty", "may be left empty", "may be left empty"} {

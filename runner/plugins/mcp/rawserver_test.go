@@ -69,7 +69,7 @@ func (s rawServer) serve() {
 		case "tools/call":
 			if s.mode == "rounds" {
 				if a, ok := r.Params.Responses["form"]; !ok {
-					extra, form := "", `{"type":"object","properties":{"port":{"type":"integer"},"why":{"type":"string","enum":["test","fun"]}},"required":["port"]}`
+					extra, form := "", `{"type":"object","properties":{"port":{"type":"integer"},"why":{"type":"string","enum":["test","fun"],"enumNames":["for a test","for fun"]}},"required":["port"]}`
 					if r.Params.Arguments.Text == "defaults" {
 						form = defaultsForm
 					}

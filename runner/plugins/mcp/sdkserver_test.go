@@ -94,7 +94,7 @@ func sdkServer() *sdk.Server {
 	})
 	sdk.AddTool(s, &sdk.Tool{Name: "ask", Description: "Asks."}, func(ctx context.Context, r request, in echoInput) (result, any, error) {
 		params := &sdk.ElicitParams{Message: "Which port? " + os.Getenv("TOKEN"), RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{
-			"port": map[string]any{"type": "integer"}, "why": map[string]any{"type": "string", "enum": []string{"test", "fun"}},
+			"port": map[string]any{"type": "integer"}, "why": map[string]any{"type": "string", "enum": []string{"test", "fun"}, "enumNames": []string{"for a test", "for fun"}},
 		}, "required": []string{"port"}}}
 		if in.Text == "url" {
 			params = &sdk.ElicitParams{Mode: "url", Message: "open", URL: "https://example.com/x", ElicitationID: "e"}
