@@ -77,9 +77,10 @@ var importRules = map[string]importRule{
 	"runner/plugins/mcp": {[]string{
 		"domain", "builtins", "builtins/permission", "builtins/process", "runner/plugins", "runner/plugins/mcp/mcpconfig", "runner/plugins/mcp/transport", "runner/secrets",
 	}, []string{"github.com/modelcontextprotocol/go-sdk", "github.com/go-json-experiment/json", "github.com/aymanbagabas/go-udiff"}},
-	"runner/plugins/mcp/mcpconfig": {[]string{"builtins"}, []string{"github.com/go-json-experiment/json"}},
-	"runner/plugins/mcp/transport": {[]string{"builtins/process"}, []string{"github.com/modelcontextprotocol/go-sdk"}},
-	"runner/plugins/toolfiles":     {[]string{"domain", "builtins", "builtins/permission", "builtins/process", "runner/plugins"}, []string{"github.com/go-json-experiment/json"}},
+	"runner/plugins/mcp/mcpconfig":   {[]string{"builtins"}, []string{"github.com/go-json-experiment/json"}},
+	"runner/plugins/mcp/conformance": {nil, nil},
+	"runner/plugins/mcp/transport":   {[]string{"builtins/process"}, []string{"github.com/modelcontextprotocol/go-sdk"}},
+	"runner/plugins/toolfiles":       {[]string{"domain", "builtins", "builtins/permission", "builtins/process", "runner/plugins"}, []string{"github.com/go-json-experiment/json"}},
 	"runner/engine": {[]string{
 		"domain", "events", "events/embedded", "events/embedded/storedir", "projections", "projections/calls", "projections/catalog", "projections/conversation",
 		"registry", "registry/outputs", "builtins/permission", "builtins/sessiontools", "runner", "runner/plugins",
