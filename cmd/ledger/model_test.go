@@ -219,6 +219,36 @@ func TestRunSaysWhyAModelFails(t *testing.T) {
 	}
 }
 
+// A server that never answers ends the run after the attempts and the time of models.toml,
+// and each attempt is on record.
+func TestRunEndsWithAServerThatNeverAnswers(t *testing.T) {
+	t.Parallel()
+	for _, format := range modelFormats() {
+		t.Run(format.name, func(t *testing.T) {
+			t.Parallel()
+			r := newModelRun(t, format, providerstest.ModelAnswer{NoHeader: true, End: providerstest.EndHeld})
+			kind, api := "anthropic", ""
+			if format.name != "anthropic" {
+				kind, api = "openai", "api = '"+format.name+"'\n"
+			}
+			config := filepath.Join(t.TempDir(), "ledger")
+			noError(t, os.Mkdir(config, 0o700))
+			text := fmt.Sprintf("[providers.acme]\nkind = '%s'\n%sbase_url = '%s'\nattempts = 2\nstall_timeout = '150ms'\n", kind, api, r.server.URL())
+			noError(t, os.WriteFile(filepath.Join(config, "models.toml"), []byte(text), 0o600))
+			cmd := exec.CommandContext(t.Context(), commandPath(), "--store", r.store, "run", "--model", "acme/m-1", "--workspace", r.workspace, "go")
+			cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+filepath.Dir(config))
+			out, _ := cmd.CombinedOutput() // the exit code tells
+			if code := cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(string(out), "acme m-1: stalled") || len(r.server.Requests()) != 2 {
+				t.Errorf("run exits with %d after %d requests: %s", code, len(r.server.Requests()), out)
+			}
+			if shown, _, _ := r.command("", "session", "show", "@last"); !strings.Contains(shown, "acme m-1 stalled attempt 1") || !strings.Contains(shown, "acme m-1 stalled attempt 2") {
+				t.Errorf("the session is %s", shown)
+			}
+			r.wantClean()
+		})
+	}
+}
+
 // A tool that the provider does not accept ends the run before anything is sent, with the
 // tool, the rule and a hint.
 func TestRunNamesAToolThatTheModelDoesNotAccept(t *testing.T) {
@@ -314,6 +344,8 @@ func TestRunRefusesAModelThatCannotBeAsked(t *testing.T) {
 		"no variable":      {"[providers.acme]\nkind = 'openai'\nbase_url = 'https://models.example/v1'\n", "hint: set key_env", []string{"--model", "acme/m-1"}},
 		"unknown key":      {"[providers.acme]\nkind = 'openai'\napi_key = 'sk'\n", "models.toml: the key providers.acme.api_key is not known", []string{"--model", "acme/m-1"}},
 		"unknown kind":     {"[providers.acme]\nkind = 'gemini'\n", `the provider acme has the kind "gemini"`, []string{"--model", "acme/m-1"}},
+		"a negative time":  {"[providers.acme]\nkind = 'openai'\nstall_timeout = '-1s'\n", "negative attempts, max_wait or stall_timeout", []string{"--model", "acme/m-1"}},
+		"a bad time":       {"[providers.acme]\nkind = 'openai'\nstall_timeout = 'soon'\n", "models.toml", []string{"--model", "acme/m-1"}},
 		"no TOML":          {"[providers", "models.toml", []string{"--model", "anthropic/m-1"}},
 		"bad URL":          {"", "must be http or https", []string{"--model", "openai/m-1", "--base-url", "ftp://models.example"}},
 		"bad format":       {"", `the format "soap"`, []string{"--model", "openai/m-1", "--api", "soap", "--base-url", "http://127.0.0.1:1/v1"}},

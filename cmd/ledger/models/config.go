@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/BurntSushi/toml"
 
@@ -39,12 +40,16 @@ type providerSettings struct {
 	// KeyVariable names the environment variable with the key.
 	KeyVariable string `toml:"key_env"`
 	// API is chat or responses, for the kind openai.
-	API             string                   `toml:"api"`
-	MaxOutputTokens int64                    `toml:"max_output_tokens"`
-	Temperature     *float64                 `toml:"temperature"`
-	ThinkingBudget  int64                    `toml:"thinking_budget"`
-	ReasoningEffort string                   `toml:"reasoning_effort"`
-	Models          map[string]modelSettings `toml:"models"`
+	API             string   `toml:"api"`
+	MaxOutputTokens int64    `toml:"max_output_tokens"`
+	Temperature     *float64 `toml:"temperature"`
+	ThinkingBudget  int64    `toml:"thinking_budget"`
+	ReasoningEffort string   `toml:"reasoning_effort"`
+	// Attempts, MaxWait and StallTimeout are those of modelapi.Policy. Zero: its defaults.
+	Attempts     int                      `toml:"attempts"`
+	MaxWait      time.Duration            `toml:"max_wait"`
+	StallTimeout time.Duration            `toml:"stall_timeout"`
+	Models       map[string]modelSettings `toml:"models"`
 }
 
 // A modelSettings is a table [providers.NAME.models."MODEL"] of the file: the limits of a
@@ -52,6 +57,11 @@ type providerSettings struct {
 type modelSettings struct {
 	Window int64 `toml:"window"`
 	Output int64 `toml:"output"`
+}
+
+// policy says when requests are repeated.
+func (s providerSettings) policy() modelapi.Policy {
+	return modelapi.Policy{Attempts: s.Attempts, MaxWait: s.MaxWait, Stall: s.StallTimeout}
 }
 
 // windows returns the limits of the models.
@@ -104,6 +114,8 @@ func loadProviders(folder string, getenv func(string) string) (map[string]provid
 			return nil, badFile(path, "the name of the provider %q is empty or contains a slash", name)
 		case s.Kind != anthropicKind && s.Kind != openaiKind:
 			return nil, badFile(path, "the provider %s has the kind %q: write kind = %q or %q", name, s.Kind, anthropicKind, openaiKind)
+		case s.Attempts < 0 || s.MaxWait < 0 || s.StallTimeout < 0:
+			return nil, badFile(path, "the provider %s has negative attempts, max_wait or stall_timeout: leave them out for the defaults", name)
 		case s.Kind == anthropicKind && (s.API != "" || s.ReasoningEffort != ""):
 			return nil, badFile(path, "the provider %s has api or reasoning_effort, which only the kind %s has", name, openaiKind)
 		case s.Kind == openaiKind && s.ThinkingBudget != 0:

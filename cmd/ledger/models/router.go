@@ -14,7 +14,6 @@ import (
 	"github.com/settlement-ledger/ledger/projections/conversation"
 	"github.com/settlement-ledger/ledger/runner"
 	"github.com/settlement-ledger/ledger/runner/providers/anthropic"
-	"github.com/settlement-ledger/ledger/runner/providers/modelapi"
 	"github.com/settlement-ledger/ledger/runner/providers/openai"
 )
 
@@ -28,8 +27,6 @@ type Config struct {
 	Folder string
 	// Getenv returns a variable of the environment, or "".
 	Getenv func(string) string
-	// Policy says when requests are repeated. The zero Policy has the defaults.
-	Policy modelapi.Policy
 }
 
 // modelProvider is the part of the providers that a Router uses.
@@ -104,12 +101,12 @@ func (r *Router) newProvider(name string, s providerSettings) (modelProvider, er
 	if s.Kind == anthropicKind {
 		p, err = anthropic.New(anthropic.Config{
 			Name: name, APIKey: key, BaseURL: s.BaseURL, MaxOutputTokens: s.MaxOutputTokens, Temperature: s.Temperature,
-			ThinkingBudget: s.ThinkingBudget, Windows: s.windows(), Policy: r.config.Policy,
+			ThinkingBudget: s.ThinkingBudget, Windows: s.windows(), Policy: s.policy(),
 		})
 	} else {
 		p, err = openai.New(openai.Config{
 			Name: name, APIKey: key, BaseURL: s.BaseURL, API: openai.WireFormat(s.API), MaxOutputTokens: s.MaxOutputTokens, Temperature: s.Temperature,
-			ReasoningEffort: s.ReasoningEffort, Windows: s.windows(), Policy: r.config.Policy,
+			ReasoningEffort: s.ReasoningEffort, Windows: s.windows(), Policy: s.policy(),
 		})
 	}
 	if err == nil {
