@@ -12,6 +12,9 @@
 // as an [Approval], which allows the same agent the same request again, and which can
 // expire and be revoked.
 //
+// A Terminal may share its device with a [LineEditor], which reads other input of the person
+// while no question is open.
+//
 // A tool asks a person questions of its own with [Gate.AskQuestions]. The Gate passes them as
 // a [QuestionRequest] to a [Questioner], which Headless, Terminal and Queue are too. The
 // person answers each question with options or a text, leaves it unanswered, or dismisses

@@ -16,7 +16,8 @@ const (
 )
 
 // An input reads lines. It keeps lines that are typed while it accepts input, and drops
-// all others. If it dropped the beginning of a line, it drops the whole line.
+// all others. If it dropped the beginning of a line, it drops the whole line. While no
+// question is open it passes all bytes to a line editor, if there is one.
 type input struct {
 	in     io.Reader
 	device *device       // nil: in is not a terminal
@@ -24,11 +25,13 @@ type input struct {
 	done   chan struct{} // closed when run returns
 	mu     struct {
 		sync.Mutex
-		accepting bool     // a prompt is open, so keep lines
-		dropped   bool     // input was dropped since the last discard
-		skipping  bool     // drop bytes up to the next newline
-		line      []byte   // the unfinished line
-		lines     []string // finished lines that no question has read, oldest first
+		editor    LineEditor // receives the bytes typed while no question is open; nil: they are dropped
+		asking    bool       // a question is open
+		accepting bool       // a prompt is open, so keep lines
+		dropped   bool       // input was dropped since the last discard
+		skipping  bool       // drop bytes up to the next newline
+		line      []byte     // the unfinished line
+		lines     []string   // finished lines that no question has read, oldest first
 	}
 }
 
@@ -113,12 +116,19 @@ func (i *input) endOfFileLocked() {
 	i.endLineLocked()
 }
 
-// consumeLocked takes b, the bytes of one read. While an answer is accepted it adds them
+// consumeLocked takes b, the bytes of one read. While no question is open it passes them to
+// the line editor. While an answer is accepted it adds them
 // to the current line and queues each complete line; a line longer than maxLine is queued
 // as incompleteLine. Otherwise it drops them. last is true at the end of the input and after a read
 // error: consumeLocked then queues a line without a line end, too. The caller holds mu.
 func (i *input) consumeLocked(b []byte, last bool) {
 	defer i.wake()
+	if i.mu.editor != nil && !i.mu.asking {
+		if len(b) > 0 {
+			i.mu.editor.Input(b)
+		}
+		return
+	}
 	if !i.mu.accepting {
 		if len(b) > 0 {
 			i.mu.dropped, i.mu.skipping = true, b[len(b)-1] != '\n'
@@ -162,6 +172,13 @@ func (i *input) wake() {
 	case i.notify <- struct{}{}:
 	default:
 	}
+}
+
+// setAsking notes whether a question is open.
+func (i *input) setAsking(asking bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.mu.asking = asking
 }
 
 // startAccepting makes the input keep lines that begin from now on.

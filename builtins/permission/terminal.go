@@ -44,6 +44,45 @@ func NewTerminal(in io.Reader, out io.Writer) *Terminal {
 	return t
 }
 
+// A LineEditor has the terminal while no question is open: it sets the mode of the device,
+// shows a prompt line and edits it. Input is called with a lock of the Terminal held, so
+// the methods must not call the Terminal.
+type LineEditor interface {
+	// Suspend leaves the terminal to a question: it removes the prompt line and sets the
+	// mode in which the device edits lines.
+	Suspend()
+	// Resume takes the terminal back after a question.
+	Resume()
+	// Input receives bytes that were typed while no question is open. It does not retain
+	// them.
+	Input(b []byte)
+}
+
+// Share gives the terminal to a line editor while no question is open. Input that is typed
+// at a question never reaches the editor. Share is called at most once, before Run.
+func (t *Terminal) Share(e LineEditor) {
+	t.input.mu.Lock()
+	defer t.input.mu.Unlock()
+	t.input.mu.editor = e
+}
+
+// beginAsking takes the terminal from the line editor, if there is one, and returns the
+// function that gives it back.
+func (t *Terminal) beginAsking() (end func()) {
+	t.input.mu.Lock()
+	editor := t.input.mu.editor
+	t.input.mu.Unlock()
+	if editor == nil {
+		return func() {}
+	}
+	t.input.setAsking(true)
+	editor.Suspend()
+	return func() {
+		t.input.setAsking(false)
+		editor.Resume()
+	}
+}
+
 // Run reads answers until in ends or ctx ends. It returns nil at the end of in, the cause
 // of ctx, or a read error. It is called once. The end of ctx interrupts a blocked read of
 // a terminal device. It does not interrupt a read of any other input, so the owner of in
@@ -91,6 +130,7 @@ func (t *Terminal) occupy(ctx context.Context, put func() error) error {
 	if t.input.ended() {
 		return nil
 	}
+	defer t.beginAsking()()
 	t.screen.beginQuestion()
 	defer t.screen.endQuestion()
 	err := put()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -386,4 +387,65 @@ func runTerminal(t *testing.T, in io.Reader, screen io.Writer) (*permission.Term
 	ended := make(chan error, 1)
 	go func() { ended <- terminal.Run(t.Context()) }()
 	return terminal, ended
+}
+
+// A lineLog is a LineEditor that notes its calls.
+type lineLog struct {
+	mu    sync.Mutex
+	calls []string
+}
+
+func (l *lineLog) note(call string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.calls = append(l.calls, call)
+}
+
+func (l *lineLog) Suspend()       { l.note("suspend") }
+func (l *lineLog) Resume()        { l.note("resume") }
+func (l *lineLog) Input(b []byte) { l.note(string(b)) }
+
+// A line editor gets the input while no question is open. Input at a question, before its
+// prompt or after it, never reaches the editor.
+func TestALineEditorGetsTheInputBetweenQuestions(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		in, keys := io.Pipe()
+		prompts := make(chan bool, 1)
+		screen := &console{shown: func(text string) {
+			if strings.HasSuffix(text, promptText) {
+				prompts <- true
+			}
+		}}
+		terminal := permission.NewTerminal(in, screen)
+		editor := &lineLog{}
+		terminal.Share(editor)
+		ended := make(chan error, 1)
+		go func() { ended <- terminal.Run(t.Context()) }()
+		k := keyboard{in, keys}
+		k.press(t, "once\nhalf")
+		synctest.Wait()
+		answers := make(chan permission.Answer, 1)
+		go func() {
+			answer, err := terminal.Decide(t.Context(), dangerous)
+			if err != nil {
+				t.Error(err)
+			}
+			answers <- answer
+		}()
+		synctest.Wait()
+		k.press(t, " a line\nalways\n") // before the prompt
+		<-prompts
+		k.press(t, "reject no\n")
+		if got, want := <-answers, (permission.Answer{Choice: permission.Reject, By: permission.ByUser, Feedback: "no"}); got != want {
+			t.Errorf("the question was answered %+v, want %+v", got, want)
+		}
+		synctest.Wait()
+		k.press(t, " and whole\n")
+		keys.Close()
+		<-ended
+		if want := []string{"once\nhalf", "suspend", "resume", " and whole\n"}; !slices.Equal(editor.calls, want) {
+			t.Errorf("the editor gets %q, want %q", editor.calls, want)
+		}
+	})
 }
