@@ -117,8 +117,9 @@ var importRules = map[string]importRule{
 	"cmd/ledger/sessions": {[]string{
 		"domain", "events", "projections", "projections/conversation", "registry", "registry/outputs", "registry/outputs/remote",
 		"builtins", "builtins/lsp", "builtins/permission", "builtins/sessiontools", "builtins/skills", "builtins/web", "builtins/workspace", "runner", "runner/agents", "runner/engine", "runner/plugins", "runner/plugins/mcp", "runner/plugins/toolfiles", "runner/providers/script",
-		"cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
+		"cmd/ledger/fault", "cmd/ledger/promptline", "cmd/ledger/render", "cmd/ledger/stores",
 	}, []string{"github.com/charmbracelet/x"}},
+	"cmd/ledger/promptline": {nil, []string{"github.com/charmbracelet/x", "golang.org/x/sys"}},
 	"cmd/ledger/models": {[]string{
 		"projections/conversation", "runner", "runner/providers/anthropic", "runner/providers/modelapi", "runner/providers/openai", "cmd/ledger/fault",
 	}, []string{"github.com/BurntSushi/toml"}},
