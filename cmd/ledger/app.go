@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/promptline"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/sessions"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
@@ -26,6 +27,9 @@ type app struct {
 	*render.Printer           // formats results and owns the standard output and error
 	*stores.Opener            // opens the store that --store or the environment names
 	in              io.Reader // the standard input
+
+	interrupts *interruptDiversion // passes SIGINT to a prompt line; nil: there can be no prompt line
+	console    *promptline.Console // the prompt line; nil: there is none
 
 	lease time.Duration // length of this process's lease in a shared store: LEDGER_LEASE
 }

@@ -67,10 +67,16 @@ type modelRun struct {
 // again. The server must see no invalid request.
 func newModelRun(t *testing.T, format modelFormat, answers ...providerstest.ModelAnswer) modelRun {
 	t.Helper()
-	server := startModel(t, format, func(r providerstest.ModelRequest) providerstest.ModelAnswer {
+	return newAnsweredRun(t, format, func(r providerstest.ModelRequest) providerstest.ModelAnswer {
 		return answers[min(r.Number, len(answers)-1)]
 	})
-	return modelRun{t, format, server, filepath.Join(t.TempDir(), "store"), t.TempDir()}
+}
+
+// newAnsweredRun starts a server that gives the answers of a function. The server must see
+// no invalid request.
+func newAnsweredRun(t *testing.T, format modelFormat, answer func(providerstest.ModelRequest) providerstest.ModelAnswer) modelRun {
+	t.Helper()
+	return modelRun{t, format, startModel(t, format, answer), filepath.Join(t.TempDir(), "store"), t.TempDir()}
 }
 
 // startModel starts a server, which must see no invalid request.

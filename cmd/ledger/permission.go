@@ -46,6 +46,9 @@ func (a *app) terminal(ctx context.Context) *permission.Terminal {
 	if !ok || !render.IsTerminal(in) || a.Format != render.AsTable {
 		return nil
 	}
+	if a.console != nil {
+		return a.shareTerminal(ctx, in)
+	}
 	t := permission.NewTerminal(in, a.Err)
 	a.Err = t.Background()
 	go func() { _ = t.Run(ctx) }() // an error means that the terminal broke and no person can answer

@@ -5,13 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -151,16 +149,19 @@ func (f *runFlags) add(cmd *cobra.Command) {
 func (a *app) runCommand() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
-		Use: "run --model PROVIDER/MODEL PROMPT", Short: "Run a session with real tools and record every step",
-		Example: "  ledger run --model anthropic/claude-sonnet-4-5 \"fix the failing test\"\n  ledger run --script session.json --workspace ./project\n  ledger run --script session.json --rules strict.rules -o json\n  ledger run --script session.json \"fix the failing test\"",
+		Use: "run --model PROVIDER/MODEL [PROMPT]", Short: "Run a session with real tools and record every step",
+		Example: "  ledger run --model anthropic/claude-sonnet-4-5 \"fix the failing test\"\n  ledger run --model anthropic/claude-sonnet-4-5\n  ledger run --script session.json --workspace ./project\n  ledger run --script session.json --rules strict.rules -o json\n  ledger run --script session.json \"fix the failing test\"",
 		Long: `run opens a session in a workspace, requests replies and settles their calls with
 the built-in tools (docs/tools.md) and with tools from files: the folder tools of
 the configuration folder, .ledger/tools of the workspace, and --tools.
 
 Replies come from the model of --model (docs/models.md); its key is in an environment
 variable, such as ANTHROPIC_API_KEY or OPENAI_API_KEY. Without PROMPT the prompt is
-read from the standard input. Or replies come from the recorded trajectory of
---script (an ATIF file), whose prompt PROMPT replaces.
+read from the standard input; on a terminal a prompt line opens, which answers one
+prompt after the other. A line that is typed during a run steers it. Ctrl-c
+interrupts the run and gives the prompt line back, ctrl-c twice ends the program,
+and ctrl-d or /exit leaves. Or replies come from the recorded trajectory of --script
+(an ATIF file), whose prompt PROMPT replaces.
 
 The agent of --agent has a system prompt and rules of its own. Its rules restrict:
 they open nothing that --rules denies or asks about. The same holds for the agents
@@ -205,7 +206,7 @@ func (a *app) resumeCommand() *cobra.Command {
 		Long: `resume settles the open calls of a dead process (a call that began is lost and never
 run again) and then requests the replies that the session lacks, from the model of
 --model or the trajectory of --script. With --model, PROMPT is a further message of
-the user.`,
+the user; without it a prompt line opens on a terminal, as run has it.`,
 		Args: cobra.MaximumNArgs(2), ValidArgsFunction: a.complete(query.SessionWords),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.stepsGiven = cmd.Flags().Changed("steps")
@@ -310,10 +311,16 @@ func (a *app) runSession(ctx context.Context, f runFlags, prompt string) error {
 	model := f.models.Model
 	if replies != nil {
 		model = replies.Model()
+	} else if a.hasPromptLine() && strings.TrimSpace(prompt) == "" {
+		end, err := a.openPromptLine()
+		if err != nil {
+			return err
+		}
+		defer end()
 	} else if prompt, err = a.readPrompt(prompt); err != nil {
 		return err
 	}
-	if prompt == "" && len(replies.Prompts(0)) == 0 {
+	if replies != nil && prompt == "" && len(replies.Prompts(0)) == 0 {
 		return fault.Usage("no prompt: the trajectory %s begins without one, and none is given", f.script)
 	}
 	return a.launcher().With(ctx, a.OpenOrCreate, func(p *sessions.ActiveProcess) error {
@@ -328,38 +335,14 @@ func (a *app) runSession(ctx context.Context, f runFlags, prompt string) error {
 		if err != nil {
 			return err
 		}
-		if replies == nil {
+		switch {
+		case a.console != nil:
+			return a.converse(ctx, r, session)
+		case replies == nil:
 			return r.Ask(ctx, session, prompt)
 		}
 		return r.Continue(ctx, replies, session, prompt)
 	})
-}
-
-// maxPrompt is the largest prompt that is read from the standard input, in bytes.
-const maxPrompt = 4 << 20
-
-// readPrompt returns the prompt of a session with a model: the given one, or else the
-// standard input.
-func (a *app) readPrompt(given string) (string, error) {
-	if given = strings.TrimSpace(given); given != "" {
-		return given, nil
-	}
-	if file, ok := a.in.(*os.File); ok && render.IsTerminal(file) {
-		return "", fault.Usage("no prompt: give it as an argument, or on the standard input")
-	}
-	text, err := io.ReadAll(io.LimitReader(a.in, maxPrompt+1))
-	switch prompt := strings.TrimSpace(string(text)); {
-	case err != nil:
-		return "", fmt.Errorf("read the prompt: %w", err)
-	case len(text) > maxPrompt:
-		return "", fault.Usage("the prompt on the standard input has more than %d bytes: put it into a file of the workspace and name the file", maxPrompt)
-	case !utf8.ValidString(prompt):
-		return "", fault.Usage("the prompt on the standard input is not UTF-8")
-	case prompt == "":
-		return "", fault.Usage("no prompt: give it as an argument, or on the standard input")
-	default:
-		return prompt, nil
-	}
 }
 
 // resumeSession runs an existing session from the end of its stream, with the agent of
@@ -373,6 +356,13 @@ func (a *app) resumeSession(ctx context.Context, f runFlags, id, prompt string, 
 	}
 	if prompt != "" && replies != nil {
 		return fault.Usage("a prompt needs --model: the prompts of a trajectory are in its file")
+	}
+	if replies == nil && prompt == "" && a.hasPromptLine() {
+		end, err := a.openPromptLine()
+		if err != nil {
+			return err
+		}
+		defer end()
 	}
 	return a.launcher().With(ctx, a.Open, func(p *sessions.ActiveProcess) error {
 		session, err := resumable(ctx, p.Store, id)
@@ -389,7 +379,10 @@ func (a *app) resumeSession(ctx context.Context, f runFlags, id, prompt string, 
 			return err
 		}
 		defer r.Close()
-		if replies == nil {
+		switch {
+		case a.console != nil:
+			return a.converse(ctx, r, session.ID)
+		case replies == nil:
 			return r.Ask(ctx, session.ID, prompt)
 		}
 		return r.Continue(ctx, replies, session.ID, "")

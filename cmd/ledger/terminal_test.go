@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/runner/providers/providerstest"
@@ -26,6 +27,8 @@ type terminalRun struct {
 	*testing.T
 	cmd    *exec.Cmd
 	master *os.File
+	waker  *os.File      // ends the goroutine that reads master; nil after hangUp
+	mode   unix.Termios  // of the terminal before the command
 	closed chan struct{} // closed when no process has the terminal open
 	mu     struct {
 		sync.Mutex
@@ -40,28 +43,64 @@ func (r modelRun) onTerminal(args ...string) *terminalRun {
 	args = append(append(args, r.format.flags...), "--base-url", r.server.URL(), "--workspace", r.workspace)
 	cmd := exec.CommandContext(r.Context(), commandPath(), append([]string{"--store", r.store}, args...)...)
 	cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+r.TempDir(), "TERM=xterm", "NO_COLOR=1", "COLUMNS=")
-	master, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 80})
+	master, device, err := pty.Open()
 	noError(r.T, err)
-	t := &terminalRun{T: r.T, cmd: cmd, master: master, closed: make(chan struct{})}
+	defer device.Close()
+	noError(r.T, pty.Setsize(master, &pty.Winsize{Rows: 24, Cols: 80}))
+	mode, err := unix.IoctlGetTermios(int(device.Fd()), unix.TCGETS)
+	noError(r.T, err)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = device, device, device
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	noError(r.T, cmd.Start())
+	t := &terminalRun{T: r.T, cmd: cmd, master: master, mode: *mode, closed: make(chan struct{})}
+	wake, waker, err := os.Pipe()
+	noError(r.T, err)
+	t.waker = waker
 	go func() {
 		defer close(t.closed)
-		b := make([]byte, 64<<10)
-		for {
-			n, err := master.Read(b)
-			t.mu.Lock()
-			t.mu.shown.Write(b[:n])
-			t.mu.Unlock()
-			if err != nil { // the last process closed the terminal, or this test did
-				return
-			}
-		}
+		defer wake.Close()
+		t.read(wake)
 	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // an error means that it has ended
 		_ = cmd.Wait()
-		master.Close()
+		noError(r.T, t.hangUp())
 	})
 	return t
+}
+
+// read reads what the terminal shows until the last process closes the terminal, or the
+// other end of wake is closed. A read that blocks would keep hangUp from closing the
+// terminal.
+func (t *terminalRun) read(wake *os.File) {
+	b := make([]byte, 64<<10)
+	both := []unix.PollFd{{Fd: int32(t.master.Fd()), Events: unix.POLLIN}, {Fd: int32(wake.Fd())}}
+	for {
+		if _, err := unix.Poll(both, -1); errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if both[1].Revents != 0 {
+			return
+		}
+		n, err := t.master.Read(b)
+		t.mu.Lock()
+		t.mu.shown.Write(b[:n])
+		t.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// hangUp closes the terminal, as a terminal program does that ends. It may be called twice.
+func (t *terminalRun) hangUp() error {
+	if t.waker == nil {
+		return nil
+	}
+	err := t.waker.Close()
+	t.waker = nil
+	<-t.closed
+	return errors.Join(err, t.master.Close())
 }
 
 // text returns what the terminal has shown so far, with its control sequences.
@@ -71,12 +110,12 @@ func (t *terminalRun) text() string {
 	return strings.ReplaceAll(t.mu.shown.String(), "\r\n", "\n")
 }
 
-// await waits up to a minute until the text matches a regular expression behind the first
+// await waits up to two minutes until the text matches a regular expression behind the first
 // skipped bytes, and returns the number of bytes up to the end of the match.
 func (t *terminalRun) await(skipped int, pattern string) int {
 	t.Helper()
 	want := regexp.MustCompile(pattern)
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(2 * time.Millisecond) {
 		if at := want.FindStringIndex(t.text()[skipped:]); at != nil {
 			return skipped + at[1]
 		}
@@ -107,6 +146,9 @@ func (t *terminalRun) exit() (code int, shown string) {
 	case <-t.closed:
 	case <-time.After(time.Minute):
 		t.Fatal("the terminal is still open after the end of the command")
+	}
+	if mode, err := unix.IoctlGetTermios(int(t.master.Fd()), unix.TCGETS); err == nil && *mode != t.mode {
+		t.Errorf("the command leaves the terminal with the mode %+v, want %+v", *mode, t.mode)
 	}
 	return t.cmd.ProcessState.ExitCode(), t.text()
 }

@@ -6,7 +6,8 @@
 // store that other processes have open too, and has the result of the recovery. It
 // opens a workspace ([ActiveProcess.OpenWorkspace]), which registers the builtin tools
 // and connects the permission gate. The [SessionRunner] admits the prompts of a
-// recorded trajectory and runs the session ([SessionRunner.Continue]).
+// recorded trajectory and runs the session ([SessionRunner.Continue]), asks a model once
+// ([SessionRunner.Ask]), or has a conversation at a [PromptLine] ([SessionRunner.Converse]).
 // [Launcher.PrintProgress] prints the progress of a session from the log while it runs.
 // Package engine does the work below.
 //
@@ -17,13 +18,17 @@
 //   - [Launcher.With] records the end of the process and closes the store, also after the
 //     context ends and after an error.
 //   - Progress goes to the given writer. The result goes to the standard output, in the
-//     format of the command line.
+//     format of the command line. On a terminal the texts of replies go there as they
+//     arrive, each once, without characters that control the terminal.
+//   - A conversation admits a line that is typed during a run to that run. A SIGINT
+//     interrupts the run and not the conversation.
 //
 // # Concurrency
 //
 // A Launcher may be used by several goroutines, as long as its fields do not change. An
 // ActiveProcess and a SessionRunner are safe for concurrent use. The process renews its
-// lease, and PrintProgress follows the log, on one goroutine each; both join it.
+// lease, and PrintProgress follows the log, on one goroutine each; both join it. Converse
+// runs the session on a goroutine, which it joins.
 //
 // # Errors
 //

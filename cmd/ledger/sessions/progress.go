@@ -143,6 +143,10 @@ func (w *progressPrinter) handleLocked(v events.Envelope, print bool) {
 		if print {
 			w.printLine("%s", w.Styled(render.Yellow, "■ reply refused: "+render.OneLine(e.Reason, 100)))
 		}
+	case events.ContextCompacted:
+		if print {
+			w.printLine("%s", w.Styled(render.Yellow, fmt.Sprintf("■ context compacted: later requests leave out %s and %s", render.Count(int(e.Prompts), "prompt"), render.Count(int(e.Replies), "reply"))))
+		}
 	case events.SessionInterrupted:
 		if print {
 			w.printLine("%s", w.Styled(render.Yellow, strings.TrimSpace("■ interrupted by "+e.Reason.String()+" "+e.Detail)))

@@ -128,8 +128,24 @@ func (l *Launcher) showRun(ctx context.Context, s *stores.Store, session domain.
 		if r.Text != "" && !streamed[r.message] {
 			l.Line("%s", render.Printable(r.Text))
 		}
-		l.Line("%s", l.Styled(render.Dim, fmt.Sprintf("%s: %s; ledger session show %s", render.ShortID(session), countOutcomes(r), shortTail(session))))
+		l.printSession(r)
 	})
+}
+
+// showSession folds the session from the log and prints its line, without a text.
+func (l *Launcher) showSession(ctx context.Context, s *stores.Store, session domain.SessionID) error {
+	p := conversation.Projection()
+	c, err := projections.Fold(p, p.Init(), s.Ledger.Read(ctx, events.SessionStream(session), 0))
+	if err != nil {
+		return err
+	}
+	l.printSession(resultOf(c))
+	return nil
+}
+
+// printSession prints the line of a session.
+func (l *Launcher) printSession(r sessionSummary) {
+	l.Line("%s", l.Styled(render.Dim, fmt.Sprintf("%s: %s; ledger session show %s", render.ShortID(r.Session), countOutcomes(r), shortTail(r.Session))))
 }
 
 // resultOf returns the result of a conversation.

@@ -34,13 +34,11 @@ func (w *streamWriter) writeText(text string) {
 // writeThinking writes a part of the thinking of a model, dimmed. It writes nothing if
 // results have no colours, because a reader could not tell thinking from text.
 func (w *streamWriter) writeThinking(text string) {
-	if w == nil {
+	if w == nil || w.Styled(render.Dim, "-") == "-" {
 		return
 	}
-	text = render.Printable(text)
-	if dimmed := w.Styled(render.Dim, text); dimmed != text {
-		w.write(text, dimmed, true)
-	}
+	body := strings.TrimRight(text, "\n")
+	w.write(text, w.Styled(render.Dim, render.Printable(body))+text[len(body):], true)
 }
 
 // write writes shown, the form of a text on the terminal. Thinking and text do not share a
