@@ -2,8 +2,11 @@ package main
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"image"
+	"image/png"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -219,6 +222,53 @@ func TestRunSaysWhyAModelFails(t *testing.T) {
 				if !strings.Contains(events, kind) {
 					t.Errorf("the log has no %s: %s", kind, events)
 				}
+			}
+			r.wantClean()
+		})
+	}
+}
+
+// --attach sends images and PDF files with the prompt, and they are on record. Anything else
+// is refused before the store is made.
+func TestRunAttachesFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	dot := image.NewGray(image.Rect(0, 0, 1, 1))
+	var drawn bytes.Buffer
+	noError(t, png.Encode(&drawn, dot))
+	for name, data := range map[string]string{"dot.png": drawn.String(), "a.pdf": "%PDF-1.4\n", "broken.png": "\x89PNG\r\n\x1a\nbroken", "note.txt": "text", "large.pdf": "%PDF-" + strings.Repeat("x", 3<<20)} {
+		noError(t, os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600))
+	}
+	for _, format := range modelFormats() {
+		t.Run(format.name, func(t *testing.T) {
+			t.Parallel()
+			r := newModelRun(t, format, format.steps(modelStep{text: "A dot."})...)
+			for want, args := range map[string][]string{
+				"is neither a PNG":                  {"--attach", filepath.Join(dir, "note.txt")},
+				"is not a regular file":             {"--attach", dir},
+				"no such file":                      {"--attach", filepath.Join(dir, "absent.png")},
+				"could not be decoded":              {"--attach", filepath.Join(dir, "broken.png")},
+				"have over 5242880 bytes of base64": {"--attach", filepath.Join(dir, "large.pdf"), "--attach", filepath.Join(dir, "large.pdf")},
+			} {
+				if _, errs, code := r.asks("", append([]string{"run", "what is this?"}, args...)...); code == 0 || !strings.Contains(errs, want) {
+					t.Errorf("run %v exits with %d: %s, want %q", args, code, errs, want)
+				}
+			}
+			if _, err := os.Stat(r.store); err == nil {
+				t.Error("the store was made")
+			}
+			out, errs, code := r.asks("", "run", "--attach", filepath.Join(dir, "dot.png"), "--attach", filepath.Join(dir, "a.pdf"), "what is this?")
+			if code != 0 || !strings.Contains(out, "A dot.") {
+				t.Fatalf("run exits with %d: %s%s", code, out, errs)
+			}
+			sent := string(r.server.Requests()[0].Body)
+			for _, data := range [][]byte{drawn.Bytes(), []byte("%PDF-1.4\n")} {
+				if !strings.Contains(sent, base64.StdEncoding.EncodeToString(data)) {
+					t.Errorf("the request lacks %q: %s", data, sent)
+				}
+			}
+			if log, _, _ := r.command("", "event", "ls", "-o", "jsonl"); !strings.Contains(log, base64.StdEncoding.EncodeToString(drawn.Bytes())) || !strings.Contains(log, "dot.png") {
+				t.Errorf("the log lacks the image: %s", log)
 			}
 			r.wantClean()
 		})

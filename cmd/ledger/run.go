@@ -51,6 +51,8 @@ type runFlags struct {
 	script    string   // path of the trajectory
 	rulesFile string   // empty: the default rules
 	env       []string // names of further variables for bash commands
+	attach    []string // paths of images and PDF files of the prompt
+	media     []domain.Media
 
 	stepsGiven bool // whether --steps is given
 }
@@ -81,8 +83,14 @@ func (f *runFlags) ready(a *app) (replies *script.Script, err error) {
 	if f.Rules, err = loadRules(f.rulesFile); err != nil {
 		return nil, err
 	}
+	if f.media, err = loadAttachments(f.attach); err != nil {
+		return nil, err
+	}
 	if f.models.Model != "" {
 		return nil, f.chooseModel(a)
+	}
+	if len(f.attach) > 0 {
+		return nil, fault.Usage("--attach is for a prompt to a model: give --model PROVIDER/MODEL too")
 	}
 	if f.models.BaseURL != "" || f.models.API != "" {
 		return nil, fault.Usage("--base-url and --api are for a model: give --model PROVIDER/MODEL too")
@@ -130,6 +138,7 @@ func (f *runFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.models.Model, "model", "", "the model to ask, as PROVIDER/MODEL, such as anthropic/claude-sonnet-4-5")
 	flags.StringVar(&f.models.BaseURL, "base-url", "", "the base URL of the provider, for a compatible server")
 	flags.StringVar(&f.models.API, "api", "", "the format of an OpenAI-compatible server: chat or responses")
+	flags.StringArrayVar(&f.attach, "attach", nil, "an image or a PDF file that the model reads with PROMPT; may be repeated")
 	flags.StringVar(&f.script, "script", "", "the trajectory whose replies are replayed: an ATIF 1.x file")
 	flags.StringVar(&f.Workspace, "workspace", ".", "the folder that the tools work in")
 	flags.StringVar(&f.rulesFile, "rules", "", "a file of permission rules, one on each line: EFFECT ACTION RESOURCE")
@@ -139,6 +148,7 @@ func (f *runFlags) add(cmd *cobra.Command) {
 	flags.StringSliceVar(&f.Flags, "flag", nil, "set a flag on which tools depend, such as apply_patch; may be repeated")
 	flags.IntVar(&f.TaskDepth, "task-depth", engine.DefaultTaskDepth, "how deep the tool task may start subsessions below each other")
 	flags.StringArrayVar(&f.env, "env", nil, "pass this environment variable to bash commands, too; may be repeated")
+	must(cmd.MarkFlagFilename("attach", "png", "jpg", "jpeg", "gif", "webp", "pdf"))
 	must(cmd.MarkFlagFilename("script", "json"))
 	must(cmd.MarkFlagDirname("workspace"))
 	must(cmd.MarkFlagDirname("tools"))
@@ -311,7 +321,7 @@ func (a *app) runSession(ctx context.Context, f runFlags, prompt string) error {
 	model := f.models.Model
 	if replies != nil {
 		model = replies.Model()
-	} else if a.hasPromptLine() && strings.TrimSpace(prompt) == "" {
+	} else if a.hasPromptLine() && strings.TrimSpace(prompt) == "" && len(f.media) == 0 {
 		end, err := a.openPromptLine()
 		if err != nil {
 			return err
@@ -339,7 +349,7 @@ func (a *app) runSession(ctx context.Context, f runFlags, prompt string) error {
 		case a.console != nil:
 			return a.converse(ctx, r, session)
 		case replies == nil:
-			return r.Ask(ctx, session, prompt)
+			return r.Ask(ctx, session, prompt, f.media)
 		}
 		return r.Continue(ctx, replies, session, prompt)
 	})
@@ -356,6 +366,9 @@ func (a *app) resumeSession(ctx context.Context, f runFlags, id, prompt string, 
 	}
 	if prompt != "" && replies != nil {
 		return fault.Usage("a prompt needs --model: the prompts of a trajectory are in its file")
+	}
+	if prompt == "" && len(f.media) > 0 {
+		return fault.Usage("--attach needs PROMPT, the message to which the files belong")
 	}
 	if replies == nil && prompt == "" && a.hasPromptLine() {
 		end, err := a.openPromptLine()
@@ -383,7 +396,7 @@ func (a *app) resumeSession(ctx context.Context, f runFlags, id, prompt string, 
 		case a.console != nil:
 			return a.converse(ctx, r, session.ID)
 		case replies == nil:
-			return r.Ask(ctx, session.ID, prompt)
+			return r.Ask(ctx, session.ID, prompt, f.media)
 		}
 		return r.Continue(ctx, replies, session.ID, "")
 	})

@@ -45,10 +45,10 @@ func (r *SessionRunner) Continue(ctx context.Context, replies *script.Script, se
 	return errors.Join(ran, l.showRun(context.WithoutCancel(ctx), r.Store, session, nil))
 }
 
-// Ask admits a prompt, if it is not empty, runs the session until the model has answered,
+// Ask admits a prompt with its media, if it is not empty, runs the session until the model has answered,
 // and prints the result. If the standard output is a terminal, Ask writes the texts of the
 // replies there as they arrive.
-func (r *SessionRunner) Ask(ctx context.Context, session domain.SessionID, prompt string) error {
+func (r *SessionRunner) Ask(ctx context.Context, session domain.SessionID, prompt string, media []domain.Media) error {
 	l := r.launcher
 	w := l.newProgress(l.Err, session)
 	if w.texts = l.newStream(); w.texts != nil {
@@ -57,7 +57,7 @@ func (r *SessionRunner) Ask(ctx context.Context, session domain.SessionID, promp
 	}
 	ran := w.during(ctx, r.Store, func() error {
 		if prompt != "" {
-			if err := r.Runner.Admit(ctx, session, r.Ledger.Mint().Message(), prompt); err != nil {
+			if err := r.Runner.Admit(ctx, session, r.Ledger.Mint().Message(), prompt, media...); err != nil {
 				return err
 			}
 		}
