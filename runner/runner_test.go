@@ -313,8 +313,8 @@ func TestARefusedReplyIsOnRecordAndNoModelIsShownIt(t *testing.T) {
 		p := start(t, registry.Tools{"echo": echo(&count)}, runner.Config{Provider: model})
 		session := p.open("go")
 		err := p.runner.Run(t.Context(), session)
-		if !errors.Is(err, runner.ErrBadReply) || !strings.Contains(err.Error(), test.reason) {
-			t.Errorf("%s: Run = %v, want ErrBadReply that says %s", name, err, test.reason)
+		if !errors.Is(err, runner.ErrBadReply) || !strings.Contains(err.Error(), "ask build: the model: reply is not valid: "+test.reason) {
+			t.Errorf("%s: Run = %v, want ErrBadReply that names the model and says %s", name, err, test.reason)
 		}
 		kept := p.refusals(session)
 		if len(kept) != 1 {

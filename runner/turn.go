@@ -2,6 +2,7 @@ package runner
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -212,7 +213,7 @@ func (c *runState) prepare(turn Turn) (RequestRecord, error) {
 }
 
 // receive asks the provider and adds the parts of its reply to got, also those before a
-// failure. If the reply is unusable, it returns a *badReply. It reads such a reply to the
+// failure. If the reply is unusable, it returns a *badReply behind the name of the model. It reads such a reply to the
 // end, so that the record is complete. It passes each part to Config.OnPart, but not those
 // of a summary.
 func (c *runState) receive(ctx context.Context, turn Turn, got *receivedReply) error {
@@ -262,7 +263,7 @@ func (c *runState) receive(ctx context.Context, turn Turn, got *receivedReply) e
 	if err := context.Cause(ctx); err != nil || bad == nil {
 		return err
 	}
-	return bad
+	return fmt.Errorf("%s: %w", cmp.Or(turn.Model, "the model"), bad)
 }
 
 // checkCall returns the reason for which call number n of a reply is unusable, or "". seen

@@ -59,6 +59,7 @@ var mappings = []Mapping{
 	{transcripts.ErrForeign, ExitFailed, "foreign_file", "name a session file of Claude Code", ""},
 	{runner.ErrElsewhere, ExitConflict, "elsewhere", "wait until that process is done, or end it; ledger recover settles its calls after its lease has expired", ""},
 	{runner.ErrLeaseLost, ExitConflict, "lease_lost", "read the session with ledger session show @last; ledger resume continues it", ""},
+	{runner.ErrBadReply, ExitFailed, "model_bad_reply", "the log has the reply: ledger event ls --kind ReplyRefused; ledger resume @last with the same --model asks again", ""},
 	{events.ErrConflict, ExitConflict, "conflict", "another program appended at the same time: run the command again", ""},
 	{eventstoredb.ErrDeleted, ExitFailed, "deleted", "ledger verify lists the hidden and deleted records, and how to restore them while that is possible", "ledger verify"},
 	{events.ErrDamaged, ExitFailed, "damaged", "ledger verify lists all damage", "ledger verify"},
