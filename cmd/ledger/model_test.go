@@ -155,7 +155,7 @@ func TestRunAsksAModel(t *testing.T) {
 				modelStep{text: "Again."},
 			)...)
 			out, errs, code := r.asks("write a file\n", "run")
-			if code != 0 || !strings.Contains(out, "It has one line.") || !strings.Contains(out, "4 calls, 2 succeeded, 1 unknown_tool, 1 invalid_input") {
+			if code != 0 || !strings.Contains(out, "It has one line.") || !strings.Contains(out, "4 calls, 2 succeeded, 1 unknown_tool, 1 invalid_input; ") || !strings.Contains(out, " input tokens (") || !strings.Contains(out, " output tokens; ") {
 				t.Fatalf("run exits with %d: %s%s", code, out, errs)
 			}
 			if out, errs, code := r.asks("", "resume", "@last", "and again"); code != 0 || !strings.Contains(out, "Again.") {
@@ -222,6 +222,55 @@ func TestRunSaysWhyAModelFails(t *testing.T) {
 				if !strings.Contains(events, kind) {
 					t.Errorf("the log has no %s: %s", kind, events)
 				}
+			}
+			r.wantClean()
+		})
+	}
+}
+
+// A reply that is empty, or that stops before its end, is a line that names the model and
+// the stop reason, and the JSON result has the stop reason and the tokens. A reply without
+// usable calls names the model. An attempt that failed is a line before the next one.
+func TestRunSaysHowAReplyEnds(t *testing.T) {
+	t.Parallel()
+	whole := "Do this."
+	refused := providerstest.AnthropicReply{Text: "I will not.", Stop: "refusal"}
+	short := providerstest.AnthropicReply{Text: "It begins", Stop: "max_tokens"}
+	twice := providerstest.AnthropicReply{Calls: []providerstest.AnthropicCall{{ID: "c", Name: "read", Input: "{}"}, {ID: "c", Name: "read", Input: "{}"}}}
+	busy := providerstest.AnthropicFailure(529, "overloaded_error", "busy "+modelKey)
+	answer := func(r providerstest.AnthropicReply) providerstest.ModelAnswer {
+		return providerstest.ModelAnswer{Chunks: providerstest.AnthropicStream("m-1", r)}
+	}
+	for name, c := range map[string]struct {
+		answers []providerstest.ModelAnswer
+		lines   []string
+		finish  string
+		code    int
+	}{
+		"empty":   {[]providerstest.ModelAnswer{answer(providerstest.AnthropicReply{Stop: "end_turn"})}, []string{"■ the reply of m-1 is empty: its stop reason is end_turn"}, "end_turn", 0},
+		"refused": {[]providerstest.ModelAnswer{answer(refused)}, []string{"I will not.", "■ the reply of m-1 ended early: its stop reason is refusal"}, "refusal", 0},
+		"short":   {[]providerstest.ModelAnswer{answer(short)}, []string{"It begins", "■ the reply of m-1 ended early: its stop reason is max_tokens"}, "max_tokens", 0},
+		"twice":   {[]providerstest.ModelAnswer{answer(twice)}, []string{`anthropic/m-1: reply is not valid: call 2, of`, `"code":"model_bad_reply"`}, "", 1},
+		"busy":    {[]providerstest.ModelAnswer{busy, answer(providerstest.AnthropicReply{Text: whole})}, []string{"■ attempt 1 failed, asking again: anthropic m-1: overloaded, status 529, request req_local: overloaded_error: busy [redacted]", whole}, "end_turn", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newModelRun(t, modelFormats()[0], c.answers...)
+			out, errs, code := r.asks("", "run", "go", "-o", "json")
+			for _, line := range c.lines {
+				if code != c.code || !strings.Contains(errs, line) {
+					t.Errorf("run exits with %d and prints %s, want %d and %q", code, errs, c.code, line)
+				}
+			}
+			var result struct {
+				Finish string
+				Tokens struct{ Input, Output int64 }
+			}
+			if err := json.Unmarshal([]byte(out), &result); err != nil || result.Finish != c.finish || (result.Tokens.Output > 0) != (c.code == 0) {
+				t.Errorf("run prints %s, %v; want the stop reason %q, and the tokens of a reply", out, err, c.finish)
+			}
+			if strings.Contains(errs, "ended early") != (name == "refused" || name == "short") {
+				t.Errorf("run prints %s", errs)
 			}
 			r.wantClean()
 		})

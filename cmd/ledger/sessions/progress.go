@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -129,6 +130,9 @@ func (w *progressPrinter) handleLocked(v events.Envelope, print bool) {
 		if text := render.OneLine(e.Text, 100); print && text != "" && !w.mu.streamed[e.Message] {
 			w.printLine("%s", w.Styled(render.Dim, text))
 		}
+		if ending := unusualEnd(e); print && ending != "" {
+			w.printLine("%s", w.Styled(render.Yellow, ending))
+		}
 	case events.CallsAdded:
 		for _, c := range e.Calls {
 			w.mu.calls[callName(e.Message, c.ID)] = c
@@ -154,6 +158,25 @@ func (w *progressPrinter) handleLocked(v events.Envelope, print bool) {
 	}
 }
 
+// usualFinish are the stop reasons of replies that the model ended by itself. Replies of
+// trajectories have no stop reason.
+var usualFinish = []string{"", "end_turn", "tool_use", "stop_sequence", "stop", "tool_calls", "function_call", "completed"}
+
+// unusualEnd returns a line for a reply that is empty, or that the model did not end by
+// itself, and "" for every other one.
+func unusualEnd(e events.ReplyReceived) string {
+	finish := render.OneLine(e.Finish, 40)
+	switch empty := strings.TrimSpace(e.Text) == "" && len(e.Calls) == 0; {
+	case empty && finish != "":
+		return fmt.Sprintf("■ the reply of %s is empty: its stop reason is %s", render.OneLine(e.Model, 40), finish)
+	case empty:
+		return fmt.Sprintf("■ the reply of %s is empty", render.OneLine(e.Model, 40))
+	case !slices.Contains(usualFinish, e.Finish):
+		return fmt.Sprintf("■ the reply of %s ended early: its stop reason is %s", render.OneLine(e.Model, 40), finish)
+	}
+	return ""
+}
+
 // part writes a part of a reply to texts. It first prints the lines of the events before
 // the reply, so that the lines of calls do not follow the text that answers them. It
 // ignores the replies of subsessions.
@@ -168,7 +191,7 @@ func (w *progressPrinter) part(turn runner.Turn, part runner.Part) {
 	defer w.mu.Unlock()
 	switch part := part.(type) {
 	case runner.TextPart:
-		w.mu.streamed[turn.Message] = true
+		w.mu.streamed[turn.Message] = w.texts != nil
 		w.texts.writeText(string(part))
 	case runner.ThinkingPart:
 		w.texts.writeThinking(string(part))

@@ -51,10 +51,9 @@ func (r *SessionRunner) Continue(ctx context.Context, replies *script.Script, se
 func (r *SessionRunner) Ask(ctx context.Context, session domain.SessionID, prompt string, media []domain.Media) error {
 	l := r.launcher
 	w := l.newProgress(l.Err, session)
-	if w.texts = l.newStream(); w.texts != nil {
-		r.progress.Store(w)
-		defer r.progress.Store(nil)
-	}
+	w.texts = l.newStream()
+	r.progress.Store(w)
+	defer r.progress.Store(nil)
 	ran := w.during(ctx, r.Store, func() error {
 		if prompt != "" {
 			if err := r.Runner.Admit(ctx, session, r.Ledger.Mint().Message(), prompt, media...); err != nil {
@@ -112,6 +111,8 @@ type sessionSummary struct {
 	Outcomes map[string]int   `json:"outcomes"` // number of settled calls by outcome
 	Stopped  *string          `json:"stopped"`  // why the session was interrupted; null: it was not
 	Text     string           `json:"text"`     // of the last reply
+	Finish   string           `json:"finish"`   // the stop reason of the last reply, as the provider spells it
+	Tokens   events.Tokens    `json:"tokens"`   // of all replies
 	message  domain.MessageID // of the last reply
 }
 
@@ -145,7 +146,7 @@ func (l *Launcher) showSession(ctx context.Context, s *stores.Store, session dom
 
 // printSession prints the line of a session.
 func (l *Launcher) printSession(r sessionSummary) {
-	l.Line("%s", l.Styled(render.Dim, fmt.Sprintf("%s: %s; ledger session show %s", render.ShortID(r.Session), countOutcomes(r), shortTail(r.Session))))
+	l.Line("%s", l.Styled(render.Dim, fmt.Sprintf("%s: %s%s; ledger session show %s", render.ShortID(r.Session), countOutcomes(r), countTokens(r.Tokens), shortTail(r.Session))))
 }
 
 // resultOf returns the result of a conversation.
@@ -155,7 +156,11 @@ func resultOf(c *conversation.State) sessionSummary {
 		if m.Reply == nil {
 			continue
 		}
-		r.Text, r.message = m.Reply.Text, m.ID
+		r.Text, r.Finish, r.message = m.Reply.Text, m.Reply.Finish, m.ID
+		r.Tokens.Input += m.Reply.Tokens.Input
+		r.Tokens.Output += m.Reply.Tokens.Output
+		r.Tokens.CacheRead += m.Reply.Tokens.CacheRead
+		r.Tokens.CacheWrite += m.Reply.Tokens.CacheWrite
 		for _, call := range m.Reply.Calls {
 			r.Calls++
 			if call.Settlement == nil {
@@ -180,6 +185,20 @@ func countOutcomes(r sessionSummary) string {
 		}
 	}
 	return strings.Join(parts, ", ")
+}
+
+// countTokens returns the token counts of replies behind a semicolon, or "" if none are
+// known.
+func countTokens(t events.Tokens) string {
+	read := t.Input + t.CacheRead + t.CacheWrite
+	if read == 0 && t.Output == 0 {
+		return ""
+	}
+	text := "; " + render.Count(int(read), "input token")
+	if t.CacheRead > 0 {
+		text += fmt.Sprintf(" (%s)", render.Count(int(t.CacheRead), "cached token"))
+	}
+	return text + ", " + render.Count(int(t.Output), "output token")
 }
 
 // shortTail returns the last six characters of an ID. Commands accept them in place of

@@ -30,11 +30,11 @@ type SessionRunner struct {
 	Root *workspace.Root // the folder
 	// servers are the language servers of the tool lsp.
 	servers []*lsp.Servers
-	// progress receives the parts of replies. Nil: they are not streamed.
+	// progress receives the parts of replies. Nil: a trajectory is replayed, or no session runs.
 	progress atomic.Pointer[progressPrinter]
 }
 
-// onPart passes a part of a reply to the progress of the session that is streamed.
+// onPart passes a part of a reply to the progress of the session that runs.
 func (r *SessionRunner) onPart(turn runner.Turn, part runner.Part) {
 	if w := r.progress.Load(); w != nil {
 		w.part(turn, part)
