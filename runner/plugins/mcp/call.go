@@ -326,7 +326,7 @@ func (o *remoteCall) failed(ctx context.Context, err error, sent bool) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(context.Cause(o.ctx), errCallTimeout):
-		return o.fail("it did not answer within %v, and the call was cancelled.", s.config.Timeout)
+		return o.fail("it did not answer within %v%s, and the call was cancelled; the outcome of the call is unknown.", s.config.Timeout, c.dropped())
 	case errors.Is(err, sdk.ErrSessionMissing):
 		return errSessionExpired
 	case isRPC && rpc.Code == sdk.CodeURLElicitationRequired:
@@ -334,17 +334,21 @@ func (o *remoteCall) failed(ctx context.Context, err error, sent bool) error {
 	case isRPC:
 		return o.fail("it answered with the error %d: %s", rpc.Code, s.clean.line(rpc.Message, 16<<10))
 	}
+	outcome := "the outcome of the call is unknown"
+	if !sent {
+		outcome = "the call was not sent"
+	}
 	select {
 	case <-c.link.Ended():
-		return o.ended(err, sent)
+		return o.ended(err, outcome)
 	default:
-		return o.fail("%v.", err)
+		return o.fail("%v; %s.", err, outcome)
 	}
 }
 
 // ended returns the defect of a server that ended during a call. The model reads the
-// reason, the operator also the standard error of the process.
-func (o *remoteCall) ended(err error, sent bool) error {
+// reason and the outcome, the operator also the standard error of the process.
+func (o *remoteCall) ended(err error, outcome string) error {
 	s, c := o.tool.server, o.connection
 	c.joinedClose()
 	reason := c.link.Fault()
@@ -357,10 +361,6 @@ func (o *remoteCall) ended(err error, sent bool) error {
 		if end.ErrorOutput != "" {
 			d.Stack = []byte("standard error of the server:\n" + s.clean.text(end.ErrorOutput))
 		}
-	}
-	outcome := "the outcome of the call is unknown"
-	if !sent {
-		outcome = "the call was not sent"
 	}
 	d.Value = s.clean.line(fmt.Sprintf("the MCP server %s ended during a call of %s: %v%s; %s", s.config.Name, o.tool.definition.Tool, reason, c.dropped(), outcome), 4000)
 	return d

@@ -56,6 +56,11 @@ func TestEachAnswerHasItsEnd(t *testing.T) {
 		{"plain", domain.Succeeded, []string{"hologram", "does not know"}},
 		{"task", domain.Failed, []string{"MCP server a", "started a task", "does not poll", "outcome is unknown"}},
 		{"task25", domain.Failed, []string{"MCP server a", "started a task"}},
+		{"tasked", domain.Failed, []string{"MCP server a", "started a task", "outcome is unknown"}},
+		{"noresult", domain.Failed, []string{"MCP server a", "neither content nor structuredContent"}},
+		{"error", domain.Failed, []string{"MCP server a", "answered with the error -32050: no [redacted]"}},
+		{"again", domain.Failed, []string{"MCP server a", "it is busy"}},
+		{"asks", domain.Failed, []string{"MCP server a", "asked for input more than 9 times"}},
 		{"odd", domain.Failed, []string{"MCP server a", `resultType "partial" is unknown`}},
 		{"strange", domain.Failed, []string{"MCP server a", "resultType is no string"}},
 		{"dup", domain.Failed, []string{"MCP server a", "key occurs twice"}},
@@ -121,8 +126,22 @@ func TestDroppedMessagesAreCounted(t *testing.T) {
 func TestSilentCallEndsAtItsTimeout(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]entry{"a": process("raw").with("timeout", "300ms")})
-	w.want(w.call("a_hang", `{}`), domain.Failed, "MCP server a", "did not answer within 300ms", "cancelled")
+	w.want(w.call("a_hang", `{}`), domain.Failed, "MCP server a", "did not answer within 300ms", "cancelled", "outcome of the call is unknown")
+	for _, broken := range []string{"a_cursed", "a_misshapen"} {
+		w.want(w.call(broken, `{}`), domain.Failed, "MCP server a", "did not answer within 300ms", "lines that are no messages")
+	}
 	w.want(w.call("a_twice", `{}`), domain.Succeeded, "first")
+}
+
+// A server that floods its outputs without end ends its call at the timeout, and harms no
+// call of another server.
+func TestEndlessFloodEndsAtTheTimeout(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]entry{"a": process("raw").with("timeout", "300ms"), "b": process("sdk")})
+	m := w.offer()
+	w.want(w.settle(t.Context(), m, "a_endless", `{}`), domain.Failed, "MCP server a", "did not answer within 300ms")
+	w.want(w.settle(t.Context(), m, "b_echo", `{"text":"other"}`), domain.Succeeded, "echo other")
+	w.want(w.settle(t.Context(), m, "a_twice", `{}`), domain.Failed, "MCP server a")
 }
 
 // The last progress of a call that fails is on record, without secrets.

@@ -153,10 +153,14 @@ func TestFaultsOverHTTPEndTheCall(t *testing.T) {
 		"503":                {status(503), "", domain.Failed, "Service Unavailable", 1},
 		"expired":            {status(404), "", domain.Failed, "session of the MCP server a had expired", 1},
 		"expired idempotent": {status(404), `,"annotations":{"idempotentHint":true}`, domain.Succeeded, "fine", 2},
-		"cut before":         {func(http.ResponseWriter, *http.Request, string, int) { panic(http.ErrAbortHandler) }, "", domain.Failed, "EOF", 1},
+		"cut before":         {func(http.ResponseWriter, *http.Request, string, int) { panic(http.ErrAbortHandler) }, "", domain.Failed, "EOF; the outcome of the call is unknown", 1},
 		"cut in an event":    {events("data: {\"jsonrpc\":\"2.0\",\"id\":ID,\"res", abort), "", domain.Failed, "terminated without response", 1},
 		"ended stream":       {events(": nothing\n\n", nil), "", domain.Failed, "terminated without response", 1},
 		"broken event":       {events("data: {\"jsonrpc\n\n", nil), "", domain.Defective, "failed to decode", 1},
+		"64 MiB in an event": {func(w http.ResponseWriter, _ *http.Request, id string, nth int) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"%s\"}]}}\n\n", id, strings.Repeat("x", 64<<20))
+		}, "", domain.Defective, "MCP server a", 1},
 		"other host": {func(w http.ResponseWriter, r *http.Request, _ string, _ int) {
 			http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
 		}, "", domain.Failed, "redirects to another host", 1},

@@ -63,6 +63,20 @@ func (s rawServer) serve() {
 				line(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`, id)
 			}
 		case "initialize":
+			switch s.mode {
+			case "refuses":
+				line(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":%s}}`, id, quoted("no "+os.Getenv("TOKEN")))
+				continue
+			case "ancient":
+				answer(`{"protocolVersion":"1999-01-01","capabilities":{"tools":{}},"serverInfo":{"name":"raw","version":"1"}}`)
+				continue
+			case "vast":
+				answer(`{"protocolVersion":"` + strings.Repeat("x", 64<<20) + `"}`)
+				continue
+			case "blank":
+				answer(`[]`)
+				continue
+			}
 			answer(`{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"raw","version":"1"}}`)
 		case "tools/list":
 			answer(s.list(r.Params.Cursor))
@@ -130,6 +144,10 @@ func (s rawServer) list(cursor string) string {
 		return `{"tools":[{"name":"tool","description":"version v1","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}]}`
 	case "rounds":
 		return `{"tools":[` + tool("ask", "") + `]}`
+	case "nolist":
+		return `{"tools":"all of them"}`
+	case "vastlist":
+		return `{"tools":[` + tool("a", `,"title":"`+strings.Repeat("x", 64<<20)+`"`) + `]}`
 	case "dielist":
 		os.Exit(9)
 	case "many":
@@ -160,7 +178,7 @@ func (s rawServer) list(cursor string) string {
 	}
 	var all []string
 	for _, name := range []string{
-		"dup", "empty", "errs", "flood", "half", "hang", "huge", "late", "nothing", "null", "odd", "panics", "plain", "pings", "secret", "sized", "steps", "strange", "task", "task25", "text", "twice", "babble", "inputs",
+		"again", "asks", "cursed", "dup", "empty", "endless", "error", "misshapen", "noresult", "tasked", "errs", "flood", "half", "hang", "huge", "late", "nothing", "null", "odd", "panics", "plain", "pings", "secret", "sized", "steps", "strange", "task", "task25", "text", "twice", "babble", "inputs",
 	} {
 		all = append(all, tool(name, ""))
 	}
@@ -214,6 +232,29 @@ func (s rawServer) call(id, name, progress string, answer func(string)) {
 		answer(`{"isError":true,"content":[{"type":"text","text":"stopped"}]}`)
 	case "task":
 		answer(`{"resultType":"task","taskId":"1","content":[]}`)
+	case "tasked":
+		answer(`{"task":{"taskId":"1","status":"working"},"content":[]}`)
+	case "noresult":
+		answer(`{"structuredContent":null}`)
+	case "error":
+		line(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32050,"message":%s,"data":%s}}`, id, quoted("no "+secret), quoted(secret))
+	case "misshapen":
+		line(`{"jsonrpc":"2.0","id":%s,"error":"no"}`, id)
+	case "cursed":
+		answer(`{"content":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + `}`)
+	case "again":
+		answer(`{"resultType":"input_required","requestState":"busy"}`)
+	case "asks":
+		answer(`{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"}},"requestState":"s"}`)
+	case "endless":
+		go func() {
+			for {
+				fmt.Fprintln(os.Stderr, strings.Repeat("e", 1000))
+			}
+		}()
+		for i := 0; ; i++ {
+			line(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, progress, i)
+		}
 	case "task25":
 		answer(`{"task":{"taskId":"1","status":"working"}}`)
 	case "odd":

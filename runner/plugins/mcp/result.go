@@ -94,11 +94,11 @@ func parseResult(data []byte) (r rawResult, kind resultKind, err error) {
 	switch {
 	case r.IsError:
 		return r, failedResult, nil
-	case r.Task != nil && r.Content == nil:
+	case r.Task.Kind() == '{' && (r.ResultType == nil || r.Content == nil):
 		return bad("the server started a task, which this client does not poll, so the outcome is unknown")
 	case r.InputRequests != nil:
 		return bad("it asks for input and says that it is complete")
-	case r.Content == nil && r.Structured == nil:
+	case r.Content == nil && (r.Structured == nil || r.Structured.Kind() == 'n'):
 		return bad("it has neither content nor structuredContent")
 	}
 	return r, completeResult, nil

@@ -14,13 +14,15 @@ import (
 func TestServerThatDoesNotStartCostsNoOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]entry{
-		"a":      process("sdk"),
-		"absent": entry{"command": "no-such-program-anywhere"},
-		"exits":  process("exit"),
-		"hangs":  process("silent").with("startup_timeout", "300ms"),
-		"listed": process("dielist"),
-		"noisy":  process("noise"),
-		"closed": entry{"url": "http://127.0.0.1:1/mcp"},
+		"a":       process("sdk"),
+		"absent":  entry{"command": "no-such-program-anywhere"},
+		"exits":   process("exit"),
+		"hangs":   process("silent").with("startup_timeout", "300ms"),
+		"listed":  process("dielist"),
+		"noisy":   process("noise"),
+		"closed":  entry{"url": "http://127.0.0.1:1/mcp"},
+		"refuses": process("refuses"), "ancient": process("ancient"), "vast": process("vast"), "blank": process("blank"),
+		"nolist": process("nolist"), "vastlist": process("vastlist"),
 	})
 	w.want(w.call("a_echo", `{"text":"hi"}`), domain.Succeeded, "echo hi")
 	w.wantRefusal("mcp server absent", "no-such-program-anywhere is not in PATH")
@@ -29,6 +31,12 @@ func TestServerThatDoesNotStartCostsNoOther(t *testing.T) {
 	w.wantRefusal("mcp server listed", "exit status 9")
 	w.wantRefusal("mcp server noisy", "1000 lines in a row")
 	w.wantRefusal("mcp server closed", "connection refused")
+	w.wantRefusal("mcp server refuses", "no [redacted]")
+	w.wantRefusal("mcp server ancient", "1999-01-01")
+	w.wantRefusal("mcp server vast", "over the limit of 16777216 bytes")
+	w.wantRefusal("mcp server blank")
+	w.wantRefusal("mcp server nolist", "no list of tools")
+	w.wantRefusal("mcp server vastlist", "over the limit of 16777216 bytes")
 }
 
 // An old server that ignores server/discover is initialized in the older protocol.
