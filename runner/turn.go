@@ -213,9 +213,9 @@ func (c *runState) prepare(turn Turn) (RequestRecord, error) {
 }
 
 // receive asks the provider and adds the parts of its reply to got, also those before a
-// failure. If the reply is unusable, it returns a *badReply behind the name of the model. It reads such a reply to the
-// end, so that the record is complete. It passes each part to Config.OnPart, but not those
-// of a summary.
+// failure. If the reply is unusable, it returns a *badReply behind the name of the model. It
+// reads such a reply to the end, so that the record is complete. It passes each part to
+// Config.OnPart, but not those of a summary.
 func (c *runState) receive(ctx context.Context, turn Turn, got *receivedReply) error {
 	var text, thinking strings.Builder
 	defer func() { got.Text, got.Thinking = text.String(), thinking.String() }()
