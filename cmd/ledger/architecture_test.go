@@ -226,6 +226,47 @@ func TestImportsPointDown(t *testing.T) {
 	}
 }
 
+// modelSDKs are the SDKs of model providers and of MCP, and sdkUsers the packages that
+// link them. Every other package outside the command is free of them.
+var (
+	modelSDKs = []string{"github.com/anthropics/anthropic-sdk-go", "github.com/openai/openai-go/v3", "github.com/modelcontextprotocol/go-sdk"}
+	sdkUsers  = []string{"runner/providers/anthropic", "runner/providers/openai", "runner/plugins/mcp", "runner/plugins/mcp/transport"}
+)
+
+// A package that programs embed links no SDK of a model provider or of MCP, unless it is the
+// package for that.
+func TestEmbeddersLinkNoSDK(t *testing.T) {
+	t.Parallel()
+	imports := map[string][]string{}
+	for _, p := range packages(t) {
+		imports[strings.TrimPrefix(p.ImportPath, module+"/")] = p.Imports
+	}
+	// linked returns the SDKs that a package links.
+	var linked func(name string, seen map[string]bool) []string
+	linked = func(name string, seen map[string]bool) (sdks []string) {
+		for _, imported := range imports[name] {
+			if own, ok := strings.CutPrefix(imported, module+"/"); ok && !seen[own] {
+				seen[own] = true
+				sdks = append(sdks, linked(own, seen)...)
+			}
+			for _, sdk := range modelSDKs {
+				if imported == sdk || strings.HasPrefix(imported, sdk+"/") {
+					sdks = append(sdks, sdk)
+				}
+			}
+		}
+		return sdks
+	}
+	for name := range imports {
+		if name == "cmd/ledger" || strings.HasPrefix(name, "cmd/ledger/") {
+			continue
+		}
+		if sdks := linked(name, map[string]bool{}); (len(sdks) > 0) != slices.Contains(sdkUsers, name) {
+			t.Errorf("package %s links %v, and only %v link SDKs", name, sdks, sdkUsers)
+		}
+	}
+}
+
 // allows returns nil if the rule allows an import path, and otherwise an error that lists
 // the allowed paths.
 func (r importRule) allows(imported string) error {
