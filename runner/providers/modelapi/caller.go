@@ -23,9 +23,15 @@ type Policy struct {
 	// the server asks for more, the request fails. Zero: one minute.
 	MaxWait time.Duration
 	// Stall is the time without a byte of the server after which an attempt ends. Zero:
-	// five minutes.
+	// five minutes. An attempt whose server sends bytes, but no part of the reply for
+	// silentStalls of these times, ends too and is not repeated.
 	Stall time.Duration
 }
+
+// silentStalls is the number of stall times for which a server may send bytes without a part
+// of the reply. Models with reasoning, and those that write a long input of a call, take many
+// minutes.
+const silentStalls = 12
 
 // maxBackoff is the longest wait that the server did not ask for.
 const maxBackoff = 8 * time.Second
@@ -134,12 +140,16 @@ func (c *Caller) try(ctx context.Context, model string, run func(context.Context
 	defer cancel(nil)
 	w := &watchdog{timer: time.AfterFunc(c.policy.Stall, func() { cancel(errStalled) }), stall: c.policy.Stall}
 	defer w.timer.Stop()
+	silence := time.AfterFunc(silentStalls*c.policy.Stall, func() { cancel(errSilent) })
+	defer silence.Stop()
 	emit := func(part runner.Part) bool {
 		if result.stopped || attempt.Err() != nil {
 			return false
 		}
 		w.timer.Stop()
+		silence.Stop()
 		defer w.touch()
+		defer silence.Reset(silentStalls * c.policy.Stall)
 		result.begun = true
 		result.stopped = !yield(part, nil)
 		return !result.stopped
@@ -152,8 +162,8 @@ func (c *Caller) try(ctx context.Context, model string, run func(context.Context
 		result.err = cause
 		return result
 	}
-	if errors.Is(context.Cause(attempt), errStalled) {
-		err = errStalled
+	if cause := context.Cause(attempt); errors.Is(cause, errStalled) || errors.Is(cause, errSilent) {
+		err = cause
 	}
 	result.err, result.mayPass = c.failure(model, w.response, err)
 	return result

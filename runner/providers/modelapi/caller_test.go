@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -259,6 +260,44 @@ func TestAStalledServerEndsTheAttempt(t *testing.T) {
 			t.Errorf("the reply is %q, %v; want up to %q and a stall", text, err, sends)
 		}
 		<-closed
+	}
+}
+
+// A server that keeps a connection alive and never sends a part of a reply has stalled too.
+// The request is closed and not repeated.
+func TestAServerThatOnlyKeepsAliveEndsTheAttempt(t *testing.T) {
+	t.Parallel()
+	requests := make(chan struct{}, 10)
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		requests <- struct{}{}
+		io.Copy(io.Discard, r.Body)
+		for r.Context().Err() == nil {
+			io.WriteString(w, ": alive\n\n")
+			w.(http.Flusher).Flush()
+			runtime.Gosched()
+		}
+	})
+	read := func(ctx context.Context, a modelapi.Attempt) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("{}"))
+		if err != nil {
+			return err
+		}
+		response, err := a.Client.Do(request)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		for buffer := make([]byte, 10); err == nil; {
+			_, err = response.Body.Read(buffer)
+		}
+		return err
+	}
+	_, _, err := collect(t, t.Context(), modelapi.Policy{Attempts: 3, Stall: 200 * time.Millisecond}, read)
+	if last := failure(t, err); last.Failure != runner.StreamStalled || last.Message != "the model server sent bytes and no part of a reply for too long (2.4s)" {
+		t.Errorf("the reply ended with %v, want a stall", err)
+	}
+	if len(requests) != 1 {
+		t.Errorf("%d requests were sent, want 1", len(requests))
 	}
 }
 

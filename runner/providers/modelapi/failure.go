@@ -132,8 +132,11 @@ func (c *Caller) failure(model string, response *http.Response, err error) (fail
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		p.Message = u.Err.Error() // the text of the URL says no more than the provider
 	}
-	if p.Failure == runner.StreamStalled {
+	switch {
+	case errors.Is(err, errStalled):
 		p.Message += " (" + c.policy.Stall.String() + ")"
+	case errors.Is(err, errSilent):
+		p.Message += " (" + (silentStalls * c.policy.Stall).String() + ")"
 	}
 	p.Message = cut(c.secrets.Redact(p.Message), maxMessage)
 	return p, mayPass
@@ -149,6 +152,8 @@ func kindOf(err error, response *http.Response) (kind runner.FailureKind, mayPas
 	switch {
 	case errors.Is(err, errStalled):
 		return runner.StreamStalled, true
+	case errors.Is(err, errSilent):
+		return runner.StreamStalled, false
 	case errors.Is(err, errRedirect):
 		return runner.InvalidRequest, false
 	case errors.Is(err, errTooLarge), errors.Is(err, ErrProtocol), errors.Is(err, bufio.ErrTooLong):

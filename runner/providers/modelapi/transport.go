@@ -14,6 +14,7 @@ const MaxResponse = 64 << 20
 // The failures of a connection.
 var (
 	errStalled  = errors.New("the model server sent no byte for too long")
+	errSilent   = errors.New("the model server sent bytes and no part of a reply for too long")
 	errTooLarge = fmt.Errorf("the response has more than %d bytes", MaxResponse)
 	errRedirect = errors.New("the server redirects the request: set the base URL to the address behind the redirect")
 )
