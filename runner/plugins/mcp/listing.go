@@ -88,13 +88,11 @@ func (c *connection) list(ctx context.Context) (*listing, error) {
 			return nil, err
 		}
 		size += len(raw)
-		var result struct {
-			Tools []jsontext.Value `json:"tools"`
+		tools, err := listedTools(raw)
+		if err != nil {
+			return nil, err
 		}
-		if err := json.Unmarshal(raw, &result, jsontext.AllowInvalidUTF8(true)); err != nil {
-			return nil, errors.New("its answer to tools/list is no list of tools")
-		}
-		for _, t := range result.Tools {
+		for _, t := range tools {
 			if read++; read <= maxListed {
 				c.server.addTool(l, names, t, usable)
 			}
@@ -114,6 +112,22 @@ func (c *connection) list(ctx context.Context) (*listing, error) {
 		}
 		return l, nil
 	}
+}
+
+// listedTools returns the tools of a page. It returns an error for a result without a list,
+// and for one of a type that is not complete, such as a task: its list would be empty.
+func listedTools(page stdjson.RawMessage) ([]jsontext.Value, error) {
+	var result struct {
+		Type  *string           `json:"resultType"`
+		Tools *[]jsontext.Value `json:"tools"`
+	}
+	switch err := json.Unmarshal(page, &result, jsontext.AllowInvalidUTF8(true)); {
+	case err == nil && result.Type != nil && *result.Type != "complete":
+		return nil, fmt.Errorf("its answer to tools/list has the resultType %.100q and no list of tools", *result.Type)
+	case err != nil || result.Tools == nil:
+		return nil, errors.New("its answer to tools/list is no list of tools")
+	}
+	return *result.Tools, nil
 }
 
 // listPage reads one page. It returns the result as the server wrote it, the names of the

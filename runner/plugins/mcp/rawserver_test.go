@@ -146,6 +146,10 @@ func (s rawServer) list(cursor string) string {
 		return `{"tools":[` + tool("ask", "") + `]}`
 	case "nolist":
 		return `{"tools":"all of them"}`
+	case "tasklist":
+		return `{"resultType":"task","taskId":"1","tools":[]}`
+	case "absentlist":
+		return `{}`
 	case "vastlist":
 		return `{"tools":[` + tool("a", `,"title":"`+strings.Repeat("x", 64<<20)+`"`) + `]}`
 	case "dielist":

@@ -22,7 +22,7 @@ func TestServerThatDoesNotStartCostsNoOther(t *testing.T) {
 		"noisy":   process("noise"),
 		"closed":  entry{"url": "http://127.0.0.1:1/mcp"},
 		"refuses": process("refuses"), "ancient": process("ancient"), "vast": process("vast"), "blank": process("blank"),
-		"nolist": process("nolist"), "vastlist": process("vastlist"),
+		"nolist": process("nolist"), "vastlist": process("vastlist"), "tasklist": process("tasklist"), "absentlist": process("absentlist"),
 	})
 	w.want(w.call("a_echo", `{"text":"hi"}`), domain.Succeeded, "echo hi")
 	w.wantRefusal("mcp server absent", "no-such-program-anywhere is not in PATH")
@@ -36,6 +36,8 @@ func TestServerThatDoesNotStartCostsNoOther(t *testing.T) {
 	w.wantRefusal("mcp server vast", "over the limit of 16777216 bytes")
 	w.wantRefusal("mcp server blank")
 	w.wantRefusal("mcp server nolist", "no list of tools")
+	w.wantRefusal("mcp server absentlist", "no list of tools")
+	w.wantRefusal("mcp server tasklist", `resultType "task"`)
 	w.wantRefusal("mcp server vastlist", "over the limit of 16777216 bytes")
 }
 
