@@ -228,6 +228,29 @@ func TestRunSaysWhyAModelFails(t *testing.T) {
 	}
 }
 
+// A reply with 200 calls is settled whole, and the next request answers each of them once, in
+// order.
+func TestRunSettlesManyCalls(t *testing.T) {
+	t.Parallel()
+	for _, format := range modelFormats() {
+		t.Run(format.name, func(t *testing.T) {
+			t.Parallel()
+			many := modelStep{text: "All at once."}
+			for i := range 200 {
+				many.calls = append(many.calls, [3]string{fmt.Sprint("call_", i), "write", fmt.Sprintf(`{"path":"f%d","content":"%d\n"}`, i, i)})
+			}
+			r := newModelRun(t, format, format.steps(many, modelStep{text: "Done."})...)
+			if out, errs, code := r.asks("", "run", "go"); code != 0 || !strings.Contains(out, "200 calls, 200 succeeded") {
+				t.Errorf("run exits with %d: %s%s", code, out, errs)
+			}
+			if n := len(r.server.Requests()); n != 2 {
+				t.Errorf("the server has %d requests, want 2", n)
+			}
+			r.wantClean()
+		})
+	}
+}
+
 // A reply that is empty, or that stops before its end, is a line that names the model and
 // the stop reason, and the JSON result has the stop reason and the tokens. A reply without
 // usable calls names the model. An attempt that failed is a line before the next one.
