@@ -34,6 +34,8 @@ func (f *filler) apply(v events.Envelope) error {
 		return err
 	}
 	switch e := v.Event.(type) {
+	case events.ApprovalSaved, events.ApprovalRevoked:
+		return f.applyApproval(v)
 	case events.OutputPruned:
 		_, err := f.exec("UPDATE outputs SET pruned_position = ?, pruned_time = ?, policy = ? WHERE output = ?", v.Position, e.Pruned, e.Policy, e.Retained.Ref)
 		return err
@@ -55,11 +57,19 @@ func placeOf(v events.Envelope) calls.Place {
 func (f *filler) applySession(s *sessionRow, v events.Envelope) error {
 	switch e := v.Event.(type) {
 	case events.SessionOpened:
-		s.parentMessage, s.parentCall = e.ParentMessage, e.ParentCall
+		s.parentMessage, s.parentCall, s.openedLocation = e.ParentMessage, e.ParentCall, e.Location
+		if e.Origin.Source != "" {
+			f.nameBegin(sessionNames, e.Origin.Source, s.number)
+			f.nameWhole(sessionNames, e.Origin.Source, s.number)
+			f.nameEnd(sessionNames, e.Origin.Source, s.number)
+		}
 	case events.SessionSpawned:
 		s.parentMessage, s.parentCall = e.Message, e.Call
 	case events.PromptAdmitted:
 		return f.prompted(s, e, v)
+	case events.TextRecorded:
+		_, err := f.exec("INSERT INTO recorded_texts (session, digest, revision) VALUES (?, coalesce(?, ''), ?) ON CONFLICT DO UPDATE SET revision = excluded.revision", s.ID, e.Digest, v.Revision)
+		return err
 	case events.TurnMaterialized:
 		return f.materialized(s, e, v)
 	case events.ReplyReceived:
@@ -138,6 +148,7 @@ func (f *filler) message(s *sessionRow, m messageRow, v events.Envelope) error {
 	f.last.message++
 	if m.kind == "reply" {
 		s.Replies++
+		f.nameEnd(messageNames, m.id.String(), f.last.message)
 	}
 	_, err = f.exec(insertMessage, f.last.message, s.ID, m.id, m.kind, m.turn, m.model, m.finish, m.reason, cut(m.text, previewBytes), len(m.text), m.calls,
 		m.tokens.Input, m.tokens.Output, m.tokens.CacheRead, m.tokens.CacheWrite, v.ID, v.Position, v.Revision, v.Time)
@@ -211,6 +222,8 @@ func (f *filler) settled(s *sessionRow, e events.CallSettled, v events.Envelope)
 	s.Count(&c.Call, -1)
 	c.Settle(e, v, placeOf(v))
 	s.Count(&c.Call, +1)
+	f.nameBegin(callNames, v.ID.String(), c.id)
+	f.nameEnd(callNames, v.ID.String(), c.id)
 	for _, r := range e.Retained {
 		_, err := f.exec("INSERT OR IGNORE INTO outputs (output, session, message, call, settlement, bytes, lines, mime, sha256, position) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
 			r.Ref, s.ID, e.Message, string(e.Call), v.ID, r.Bytes, r.Lines, r.MIME, r.SHA256, v.Position)
@@ -276,12 +289,16 @@ func (f *filler) materialized(s *sessionRow, e events.TurnMaterialized, v events
 		return err
 	}
 	if before != 0 {
-		_, err := f.exec("UPDATE turns SET offer = ? WHERE session = ? AND turn = ?", offer, s.ID, e.Turn)
+		_, err := f.exec("UPDATE turns SET offer = ?, last_position = ?, last_revision = ? WHERE session = ? AND turn = ?", offer, v.Position, v.Revision, s.ID, e.Turn)
 		return err
 	}
 	s.turns++
+	at := column(v.Position).(int64)
+	f.nameEnd(turnNames, e.Turn.String(), at)
+	f.nameBegin(turnNames, v.ID.String(), at)
+	f.nameEnd(turnNames, v.ID.String(), at)
 	_, err = f.exec(`INSERT INTO turns (session, turn, message, agent, model, provider, client, offer, hidden, disabled, observed,
-		system, instruction, rules, parameters, schemas, compacted, event, position, revision, time) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		system, instruction, rules, parameters, schemas, compacted, event, position, revision, time, last_position, last_revision) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?19, ?20)`,
 		s.ID, e.Turn, e.Message, string(e.Agent), e.Model, e.Provider, e.Client, offer, len(e.Hidden), e.Disabled, e.Observed,
 		e.System, e.Instruction, e.Rules, e.Parameters, e.Schemas, e.Compacted, v.ID, v.Position, v.Revision, v.Time)
 	if err != nil {

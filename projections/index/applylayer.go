@@ -176,3 +176,24 @@ func (f *filler) waited(s *sessionRow, lookup string, request domain.PermissionI
 	}
 	return err
 }
+
+// applyApproval writes the row of a saved approval, or ends that of a revoked one. The same
+// approval saved again ends the one before, as in the projection of approvals of
+// runner/engine.
+func (f *filler) applyApproval(v events.Envelope) error {
+	var e events.ApprovalRevoked
+	saved, save := v.Event.(events.ApprovalSaved)
+	if save {
+		e = events.ApprovalRevoked{Agent: saved.Agent, Location: saved.Location, Action: saved.Action, Resource: saved.Resource}
+	} else {
+		e = v.Event.(events.ApprovalRevoked)
+	}
+	_, err := f.exec(`UPDATE approvals SET ended_position = ?, ended_event = ? WHERE ended_position IS NULL AND coalesce(agent, 'build') = coalesce(?, 'build')
+		AND location IS ? AND action IS ? AND resource IS ?`, v.Position, v.ID, string(e.Agent), e.Location, e.Action, e.Resource)
+	if err != nil || !save {
+		return err
+	}
+	_, err = f.exec("INSERT INTO approvals (event, position, time, permission, session, agent, location, action, resource, expires, person) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		v.ID, v.Position, v.Time, saved.Permission, v.Correlation, string(saved.Agent), saved.Location, saved.Action, saved.Resource, saved.Expires, saved.Person)
+	return err
+}

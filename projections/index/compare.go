@@ -196,10 +196,12 @@ func (t Table) key() []string {
 	switch t.Name {
 	case wordsTable:
 		return []string{"term", "doc", "col", "offset"}
-	case "registered_tools", "refused_tools", "offered_tools", "turns":
+	case "registered_tools", "refused_tools", "offered_tools", "turns", "recorded_texts":
 		return []string{t.Columns[0].Name, t.Columns[1].Name}
 	case "hidden_tools":
 		return []string{"session", "turn", "place"}
+	case "names":
+		return []string{"segment", "key", "id"}
 	}
 	return []string{t.Columns[0].Name}
 }

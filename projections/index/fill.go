@@ -43,6 +43,7 @@ type filler struct {
 	changed  struct {
 		sessions []*sessionRow // with dirty set
 		calls    []*callRow
+		names    []nameRow
 	}
 	// The last number of a session and the last ID of a row.
 	last struct{ session, call, message, offer, text, file int64 }
@@ -105,7 +106,7 @@ func (f *filler) load() error {
 func (f *filler) forget() {
 	f.sessions, f.calls = map[domain.SessionID]*sessionRow{}, map[calls.Key]*callRow{}
 	f.messages, f.offers = map[messageKey]bool{}, map[string]int64{}
-	f.changed.sessions, f.changed.calls = nil, nil
+	f.changed.sessions, f.changed.calls, f.changed.names = nil, nil, nil
 }
 
 // add applies an event, in a transaction that it begins if none is open. It commits the
@@ -212,6 +213,9 @@ func (f *filler) flush() error {
 		}
 		c.stored, c.dirty = true, false
 	}
+	if err := f.flushNames(); err != nil {
+		return err
+	}
 	clear(f.changed.sessions)
 	clear(f.changed.calls)
 	f.changed.sessions, f.changed.calls = f.changed.sessions[:0], f.changed.calls[:0]
@@ -231,6 +235,7 @@ func (f *filler) session(id domain.SessionID, v events.Envelope) (*sessionRow, e
 		if !s.stored {
 			f.last.session++
 			s.Session, s.number, s.openedPosition, s.known = calls.Session{ID: id, Opened: v.Time}, f.last.session, v.Position, true
+			f.nameEnd(sessionNames, id.String(), s.number)
 		}
 		f.sessions[id] = s
 	}
@@ -277,6 +282,8 @@ func (f *filler) call(s *sessionRow, message domain.MessageID, id domain.CallID,
 	}
 	f.last.call++
 	c = &callRow{Call: s.NewCall(message, id, tool), id: f.last.call, dirty: true}
+	f.nameBegin(callNames, string(id), c.id)
+	f.nameEnd(callNames, string(id), c.id)
 	f.calls[calls.Key{Session: s.ID, Message: message, Call: id}] = c
 	f.changed.calls = append(f.changed.calls, c)
 	return c, nil

@@ -91,6 +91,7 @@ func (r *callRow) scan(row []driver.Value) error {
 type sessionRow struct {
 	calls.Session
 	number           int64
+	openedLocation   string
 	parentMessage    domain.MessageID
 	parentCall       domain.CallID
 	openedPosition   events.Position
@@ -108,7 +109,7 @@ type sessionRow struct {
 
 // sessionColumns are the columns of a sessionRow, in the order of values and of scan.
 var sessionColumns = []string{
-	"session", "number", "agent", "location", "model", "parent", "parent_message", "parent_call", "origin", "origin_format", "origin_source",
+	"session", "number", "agent", "location", "opened_location", "model", "parent", "parent_message", "parent_call", "origin", "origin_format", "origin_source",
 	"opened_time", "opened_position", "last_time", "last_position", "revision", "title", "prompts", "turns", "replies", "calls", "open_calls", "failed_calls",
 	"input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "provider_failures", "unknown_events", "interrupted", "closed",
 }
@@ -116,7 +117,7 @@ var sessionColumns = []string{
 // values returns the columns of the row.
 func (r *sessionRow) values() []any {
 	return []any{
-		r.ID, r.number, string(r.Agent), r.Location, r.Model, r.Parent, r.parentMessage, string(r.parentCall), string(r.Origin.Kind), r.Origin.Format, r.Origin.Source,
+		r.ID, r.number, string(r.Agent), r.Location, r.openedLocation, r.Model, r.Parent, r.parentMessage, string(r.parentCall), string(r.Origin.Kind), r.Origin.Format, r.Origin.Source,
 		r.Opened, r.openedPosition, r.LastEvent, r.lastPosition, r.Revision, r.Title, r.Prompts, r.turns, r.Replies, r.Calls, r.Open, r.Failed,
 		r.tokens.Input, r.tokens.Output, r.tokens.CacheRead, r.tokens.CacheWrite, r.providerFailures, r.unknownEvents, r.Interrupted, r.Closed,
 	}
@@ -126,7 +127,7 @@ func (r *sessionRow) values() []any {
 func (r *sessionRow) scan(row []driver.Value) error {
 	c := &columnReader{row: row}
 	c.text(&r.ID)
-	r.number, r.Agent, r.Location, r.Model = c.integer(), domain.AgentID(c.string()), c.string(), c.string()
+	r.number, r.Agent, r.Location, r.openedLocation, r.Model = c.integer(), domain.AgentID(c.string()), c.string(), c.string(), c.string()
 	c.text(&r.Parent, &r.parentMessage)
 	r.parentCall = domain.CallID(c.string())
 	r.Origin = events.Origin{Kind: events.OriginKind(c.string()), Format: c.string(), Source: c.string()}

@@ -8,7 +8,7 @@ import (
 
 // schemaVersion is the version of schema.sql and of the rules that fill it. A change of
 // either increments it, and every index is then rebuilt.
-const schemaVersion = 1
+const schemaVersion = 2
 
 // schemaSQL is the schema, with a comment before each table and after each column.
 //

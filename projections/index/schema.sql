@@ -53,6 +53,11 @@ CREATE TABLE layers (
   closed_event    TEXT, -- the event that closed it
   closed_reason   TEXT -- the reason, such as ended or process lost
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX layers_closed ON layers (closed_position, opened_position);
+CREATE INDEX layers_process ON layers (process, placement, location) WHERE process IS NOT NULL AND placement <> 'session';
+CREATE INDEX layers_session ON layers (session) WHERE session IS NOT NULL;
+CREATE INDEX layers_location ON layers (location) WHERE location IS NOT NULL;
+CREATE INDEX layers_application ON layers (opened_position) WHERE placement = 'application';
 
 -- The registrations. Each has the tools that one event put into effect, from registered_position on and before ended_position.
 CREATE TABLE registrations (
@@ -101,6 +106,7 @@ CREATE TABLE sessions (
   number             INTEGER NOT NULL UNIQUE, -- the place of the session in the order of first events, from 1
   agent              TEXT, -- the agent of the next turn
   location           TEXT, -- the workspace
+  opened_location    TEXT, -- the workspace that the opening names
   model              TEXT, -- the model of the opening, or else of the first later setting
   parent             TEXT, -- the session that started this one
   parent_message     TEXT, -- the reply of the parent with the call that started this one
@@ -130,6 +136,9 @@ CREATE TABLE sessions (
   closed             INTEGER NOT NULL -- 1 if the session was closed
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX sessions_parent ON sessions (parent) WHERE parent IS NOT NULL;
+CREATE INDEX sessions_agent ON sessions (agent, number);
+CREATE INDEX sessions_last ON sessions (last_time);
+CREATE INDEX sessions_turned ON sessions (number) WHERE turns > 0;
 
 -- The distinct offers of turns. Most turns repeat the offer of the turn before.
 CREATE TABLE offers (
@@ -152,31 +161,42 @@ CREATE INDEX offered_tools_registration ON offered_tools (registration);
 
 -- The turns. A turn is one request to the model.
 CREATE TABLE turns (
-  session     TEXT NOT NULL, -- the session
-  turn        TEXT NOT NULL, -- the turn
-  message     TEXT, -- the message reserved for the reply
-  agent       TEXT, -- the agent
-  model       TEXT, -- the requested model
-  provider    TEXT, -- the program that serves the model
-  client      TEXT, -- the program that runs the session
-  offer       INTEGER NOT NULL, -- the offer, in offers
-  hidden      INTEGER NOT NULL, -- the number of hidden tools, in hidden_tools
-  disabled    INTEGER NOT NULL, -- 1 if the maximum number of steps was reached, so that no tool is offered
-  observed    INTEGER NOT NULL, -- 1 if an import saw the tools used; others may have been offered
-  system      TEXT, -- the digest of the system prompt
-  instruction TEXT, -- the digest of the text behind the messages
-  rules       TEXT, -- the digest of the permission rules
-  parameters  TEXT, -- the digest of the parameters of the request
-  schemas     TEXT, -- the digest of the tools as sent
-  compacted   TEXT, -- the event that lists the messages which the request leaves out
-  event       TEXT NOT NULL, -- its first event
-  position    INTEGER NOT NULL, -- the position of that event
-  revision    INTEGER NOT NULL, -- the revision of that event
-  time        TEXT NOT NULL, -- the time of that event
+  session       TEXT NOT NULL, -- the session
+  turn          TEXT NOT NULL, -- the turn
+  message       TEXT, -- the message reserved for the reply
+  agent         TEXT, -- the agent
+  model         TEXT, -- the requested model
+  provider      TEXT, -- the program that serves the model
+  client        TEXT, -- the program that runs the session
+  offer         INTEGER NOT NULL, -- the offer, in offers
+  hidden        INTEGER NOT NULL, -- the number of hidden tools, in hidden_tools
+  disabled      INTEGER NOT NULL, -- 1 if the maximum number of steps was reached, so that no tool is offered
+  observed      INTEGER NOT NULL, -- 1 if an import saw the tools used; others may have been offered
+  system        TEXT, -- the digest of the system prompt
+  instruction   TEXT, -- the digest of the text behind the messages
+  rules         TEXT, -- the digest of the permission rules
+  parameters    TEXT, -- the digest of the parameters of the request
+  schemas       TEXT, -- the digest of the tools as sent
+  compacted     TEXT, -- the event that lists the messages which the request leaves out
+  event         TEXT NOT NULL, -- its first event
+  position      INTEGER NOT NULL, -- the position of that event
+  revision      INTEGER NOT NULL, -- the revision of that event
+  time          TEXT NOT NULL, -- the time of that event
+  last_position INTEGER NOT NULL, -- the position of its last event; an import may have several
+  last_revision INTEGER NOT NULL, -- the revision of its last event
   PRIMARY KEY (session, turn)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX turns_turn ON turns (turn);
 CREATE INDEX turns_position ON turns (position);
+CREATE INDEX turns_session ON turns (session, position);
+
+-- The texts that the log records once and names by their digests, such as system prompts. Their bytes are in the log alone.
+CREATE TABLE recorded_texts (
+  session  TEXT NOT NULL, -- the session
+  digest   TEXT NOT NULL, -- the digest of the text
+  revision INTEGER NOT NULL, -- the revision of the last event that records it
+  PRIMARY KEY (session, digest)
+) STRICT, WITHOUT ROWID;
 
 -- The tools in effect that a turn did not offer, because of a rule or of unmet conditions.
 CREATE TABLE hidden_tools (
@@ -266,9 +286,13 @@ CREATE TABLE calls (
   waited_ms              INTEGER NOT NULL, -- the time that the call waited for decisions and answers, in milliseconds
   requests               INTEGER NOT NULL, -- the number of its permission requests and questions
   late_results           INTEGER NOT NULL, -- the number of results that came after the settlement
-  UNIQUE (session, message, call)
+  UNIQUE (message, call, session)
 ) STRICT;
 CREATE INDEX calls_call ON calls (call);
+CREATE INDEX calls_session ON calls (session);
+CREATE INDEX calls_turn ON calls (turn) WHERE turn IS NOT NULL;
+CREATE INDEX calls_asked ON calls (asked_time) WHERE asked_time IS NOT NULL;
+CREATE INDEX calls_orphans ON calls (id) WHERE asked_time IS NULL;
 CREATE INDEX calls_tool ON calls (tool, id);
 CREATE INDEX calls_open ON calls (id) WHERE state <> 'settled';
 CREATE INDEX calls_failed ON calls (outcome, id) WHERE outcome <> 'succeeded';
@@ -300,6 +324,24 @@ CREATE TABLE permissions (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX permissions_session ON permissions (session, message, call);
 CREATE INDEX permissions_open ON permissions (requested_position) WHERE decided_event IS NULL;
+
+-- The approvals that persons saved by answering a permission request with always.
+CREATE TABLE approvals (
+  event          TEXT PRIMARY KEY, -- the event that saved it
+  position       INTEGER NOT NULL, -- its position
+  time           TEXT NOT NULL, -- its time
+  permission     TEXT, -- the request that the answer decided
+  session        TEXT, -- the session of the request
+  agent          TEXT, -- the agent to which the approval applies; null: build, of older programs
+  location       TEXT, -- the workspace to which it applies
+  action         TEXT, -- the approved action
+  resource       TEXT, -- the pattern of the approved resources
+  expires        TEXT, -- the time at which it ends; null: never
+  person         TEXT, -- the user of the operating system who approved
+  ended_position INTEGER, -- the position of its revocation, or of the same approval saved again; null: neither
+  ended_event    TEXT -- that event
+) STRICT, WITHOUT ROWID;
+CREATE INDEX approvals_open ON approvals (position) WHERE ended_position IS NULL;
 
 -- The questions of calls to a person, with their answers.
 CREATE TABLE questions (
@@ -392,3 +434,11 @@ CREATE VIRTUAL TABLE text_search USING fts5 (
 
 -- The words of text_search with their places (fts5vocab).
 CREATE VIRTUAL TABLE text_words USING fts5vocab ('text_search', 'instance');
+
+-- The beginnings and ends of names, by which commands find shortened IDs. A new segment begins every 131,072 events, so that rows are added to few pages.
+CREATE TABLE names (
+  segment INTEGER NOT NULL, -- the number of the segment, from 0
+  key     TEXT NOT NULL, -- s session, t turn, c call or m message; > and the first 32 characters, without a prefix such as toolu_ if there is one, or < and the last 12 characters backwards; in lower case
+  id      INTEGER NOT NULL, -- the number of a session, the position of a turn, the id of a call or message
+  PRIMARY KEY (segment, key, id)
+) STRICT, WITHOUT ROWID;
