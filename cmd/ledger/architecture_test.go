@@ -50,7 +50,7 @@ var importRules = map[string]importRule{
 	"projections/calls":            {[]string{"domain", "events", "projections"}, []string{"github.com/klauspost/compress"}},
 	"projections/catalog":          {[]string{"domain", "events", "projections"}, nil},
 	"projections/conversation":     {[]string{"domain", "events", "projections"}, nil},
-	"projections/index":            {[]string{"domain", "events", "projections", "projections/calls"}, []string{"modernc.org/sqlite"}},
+	"projections/index":            {[]string{"domain", "events", "projections", "projections/calls", "projections/catalog", "projections/staleness"}, []string{"modernc.org/sqlite"}},
 	"projections/projectionstest":  {[]string{"domain", "domain/lawtest", "events", "projections"}, nil},
 	"projections/staleness":        {[]string{"domain", "events", "projections", "projections/catalog"}, nil},
 	"registry":                     {[]string{"domain", "events", "projections", "projections/catalog", "projections/staleness"}, nil},

@@ -69,7 +69,7 @@ func dsn(path, mode string, pragmas []string) string {
 	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: url.Values{"mode": {mode}, "_pragma": pragmas}.Encode()}).String()
 }
 
-// A database is a connection that writes. One goroutine uses it. It talks to the driver
+// A database is a connection. One goroutine uses it. It talks to the driver
 // without database/sql, which would cost as much as SQLite itself for small rows.
 type database struct {
 	conn     driver.Conn
@@ -78,8 +78,11 @@ type database struct {
 }
 
 // openDatabase opens or creates the file at path to write it.
-func openDatabase(path string) (*database, error) {
-	conn, err := (&sqlite.Driver{}).Open(dsn(path, "rwc", writerPragmas))
+func openDatabase(path string) (*database, error) { return connect(path, "rwc", writerPragmas) }
+
+// connect opens the file at path.
+func connect(path, mode string, pragmas []string) (*database, error) {
+	conn, err := (&sqlite.Driver{}).Open(dsn(path, mode, pragmas))
 	if err != nil {
 		return nil, classified(err)
 	}

@@ -4,7 +4,8 @@
 // An [Index] is a folder with one database. [Index.CatchUp] reads the events that the
 // index does not have yet, in batches; each batch is one transaction, with the position
 // and the ID of its last event. [Index.Rebuild] fills a new database and replaces the old
-// one. [Index.Query] runs a statement that only reads. [Index.Status] compares the index
+// one. [Index.Query] runs a statement that only reads. [Index.Snapshot] answers the questions
+// of the commands: lists, shortened IDs, the registry at a moment, the offer of a turn. [Index.Status] compares the index
 // with its log, and [Compare] compares every row with those of a rebuild.
 //
 // The schema is in schema.sql, and docs/schema.md describes it. It is meant to be read by
@@ -16,8 +17,8 @@
 // The rules of a call and of a session are those of projections/calls. The index holds
 // the calls and sessions of the latest batches in memory, and loads others when an event
 // names them. Registrations are rows with the span of positions in which they are in
-// effect; their rules are those of projections/catalog, which a test compares with the
-// rows at every position.
+// effect. A Snapshot folds those that a question needs by projections/catalog, and compares
+// offers by projections/staleness.
 //
 // # Promises
 //
@@ -38,8 +39,8 @@
 // # Concurrency
 //
 // An Index may be used by several goroutines and processes. CatchUp and Rebuild hold a
-// lock of the folder and wait for it; readers take no lock. A [Rows] belongs to one
-// goroutine. CatchUp reads events ahead on other goroutines, which end before it returns.
+// lock of the folder and wait for it; readers take no lock. A [Rows] and a
+// [Snapshot] belong to one goroutine each. CatchUp reads events ahead on other goroutines, which end before it returns.
 //
 // # Errors
 //

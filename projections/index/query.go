@@ -29,24 +29,33 @@ type reader struct {
 }
 
 // open opens the database to read it. It returns an ErrNoIndex if there is none.
-func (x *Index) open(ctx context.Context) (*reader, error) {
+func (x *Index) open(ctx context.Context) (r *reader, err error) {
+	err = x.withPath(func(path string) (err error) {
+		r, err = openReader(ctx, path)
+		return err
+	})
+	return r, err
+}
+
+// withPath calls open with the path of the database, again if a rebuild replaced it in
+// between.
+func (x *Index) withPath(open func(path string) error) error {
 	for attempt := 0; ; attempt++ {
 		path, err := x.current()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		r, err := openReader(ctx, path)
-		if err == nil {
-			return r, nil
+		if err = open(path); err == nil {
+			return nil
 		}
 		_, missing := os.Stat(path)
 		if missing != nil && attempt < 3 {
-			continue // a rebuild removed it in between
+			continue
 		}
 		if missing != nil {
-			return nil, fmt.Errorf("%w at %s: %w", ErrNoIndex, x.Path(), missing)
+			return fmt.Errorf("%w at %s: %w", ErrNoIndex, x.Path(), missing)
 		}
-		return nil, err
+		return err
 	}
 }
 

@@ -54,6 +54,7 @@ CREATE TABLE layers (
   closed_reason   TEXT -- the reason, such as ended or process lost
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX layers_closed ON layers (closed_position, opened_position);
+CREATE INDEX layers_closed_time ON layers (closed_time);
 CREATE INDEX layers_process ON layers (process, placement, location) WHERE process IS NOT NULL AND placement <> 'session';
 CREATE INDEX layers_session ON layers (session) WHERE session IS NOT NULL;
 CREATE INDEX layers_location ON layers (location) WHERE location IS NOT NULL;

@@ -35,3 +35,12 @@ func Compare(s *catalog.State, layers []domain.LayerID, offered domain.Offered) 
 	c.Agrees = !offered.Fingerprint.IsZero() && offered.Fingerprint == c.Effective.Fingerprint
 	return c
 }
+
+// CompareAll returns the offered tools of a turn, each with the result of Compare.
+func CompareAll(s *catalog.State, layers []domain.LayerID, tools []domain.Offered) []OfferedTool {
+	var all []OfferedTool
+	for _, offered := range tools {
+		all = append(all, OfferedTool{offered, Compare(s, layers, offered)})
+	}
+	return all
+}

@@ -134,7 +134,7 @@ func (s *State) materialized(e events.TurnMaterialized, v events.Envelope) {
 	if again {
 		tools = projections.MergeOffers(s.data.Offers[s.data.Turns[i].Offer].Tools, tools)
 	}
-	made := s.intern(offer{Tools: tools, Layers: s.layers(session, tools)})
+	made := s.intern(offer{Tools: tools, Layers: LayersOf(s.data.Catalog, session, s.data.Locations[session], tools)})
 	if again {
 		s.data.Turns[i].Offer = made
 		return
@@ -155,23 +155,26 @@ func (s *State) intern(o offer) int {
 	return i
 }
 
-// layers returns the layers from which a turn of a session took its tools, in rising
-// precedence, as [TurnOffer.Layers] documents. It first collects the layers of the
-// tools with their processes and locations. It then adds the open layers of these
-// processes that the session could see.
-func (s *State) layers(session domain.SessionID, tools []domain.Offered) []domain.LayerID {
+// LayersOf returns the layers from which a turn of a session took its tools, in rising
+// precedence, as [TurnOffer.Layers] documents. The catalog is that of the moment of the
+// turn; of its layers LayersOf reads those of the tools, and the open ones of their
+// processes that belong to the application, to a location of the turn or to the session.
+// location is the one that the opening of the session names, or empty.
+func LayersOf(c *catalog.State, session domain.SessionID, location string, tools []domain.Offered) []domain.LayerID {
+	// First the layers of the tools with their processes and locations, then the open layers
+	// of these processes that the session could see.
 	t := turnScope{session: session, locations: map[string]bool{}, processes: map[domain.ProcessID]bool{}, own: map[domain.LayerID]bool{}}
-	if location := s.data.Locations[session]; location != "" {
+	if location != "" {
 		t.locations[location] = true
 	}
 	var layers []catalog.LayerHistory
 	for _, tool := range tools {
-		if l, ok := s.data.Catalog.Brief(tool.Layer); ok && t.add(l) {
+		if l, ok := c.Brief(tool.Layer); ok && t.add(l) {
 			layers = append(layers, l)
 		}
 	}
 	for _, process := range t.order {
-		for _, l := range s.data.Catalog.OpenOf(process) {
+		for _, l := range c.OpenOf(process) {
 			if !t.own[l.ID] && t.holds(l) {
 				layers = append(layers, l)
 			}
@@ -181,7 +184,7 @@ func (s *State) layers(session domain.SessionID, tools []domain.Offered) []domai
 }
 
 // A turnScope collects the session, locations and processes that the layers of one
-// turn share. It exists during one call of State.layers.
+// turn share. It exists during one call of LayersOf.
 type turnScope struct {
 	session   domain.SessionID
 	locations map[string]bool
@@ -266,9 +269,7 @@ func (s *State) Turns(session domain.SessionID) []TurnOffer {
 func (s *State) compared(t turn) TurnOffer {
 	made := s.data.Offers[t.Offer]
 	compared := TurnOffer{Session: t.Session, Turn: t.Turn, Event: t.Event, Layers: slices.Clone(made.Layers)}
-	for _, offered := range made.Tools {
-		compared.Offers = append(compared.Offers, OfferedTool{offered, Compare(s.data.Catalog, made.Layers, offered)})
-	}
+	compared.Offers = CompareAll(s.data.Catalog, made.Layers, made.Tools)
 	return compared
 }
 
