@@ -31,6 +31,8 @@ type app struct {
 	interrupts *interruptDiversion // passes SIGINT to a prompt line; nil: there can be no prompt line
 	console    *promptline.Console // the prompt line; nil: there is none
 
+	noWait bool // a reading command answers from the index as it is
+
 	lease time.Duration // length of this process's lease in a shared store: LEDGER_LEASE
 }
 

@@ -12,12 +12,14 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/sessions"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/cmd/ledger/views"
+	"github.com/settlement-ledger/ledger/projections/index"
+	"github.com/settlement-ledger/ledger/runner/engine"
 )
 
 // approvalCommand returns the command group `ledger approval`, whose subcommands are ls
 // and revoke.
 func (a *app) approvalCommand() *cobra.Command {
-	return a.group("approval", "Approvals: permissions that a person granted with \"always\"", a.approvalList(), a.approvalRevoke())
+	return a.group("approval", "Approvals: permissions that a person granted with \"always\"", a.noWaitFlag(a.approvalList()), a.approvalRevoke())
 }
 
 // approvalList returns the command `ledger approval ls`.
@@ -31,7 +33,7 @@ the location where it was saved. A rule that denies overrides every approval.`,
 		Example: "  ledger approval ls\n  ledger approval ls --location .\n  ledger approval ls --all -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.Read(cmd.Context(), func(s *stores.Store) error { return views.ListApprovals(cmd.Context(), a.Printer, s, filter) })
+			return a.answer(cmd.Context(), func(_ *stores.Store, r *index.Snapshot) error { return views.ListApprovals(a.Printer, r, filter) })
 		},
 	}
 	cmd.Flags().StringVar(&filter.Location, "location", "", "only approvals of this folder")
@@ -64,14 +66,18 @@ session that runs in another process keeps the approvals with which it began.`,
 // ID is unknown or ambiguous.
 func (a *app) revokeApprovals(ctx context.Context, ids []string, reason string) error {
 	// Check the arguments before this process puts itself on record in the store.
-	if err := a.Read(ctx, func(s *stores.Store) error {
-		_, err := query.Approvals(ctx, s, ids)
+	if err := a.answer(ctx, func(_ *stores.Store, r *index.Snapshot) error {
+		_, err := query.Approvals(r, ids)
 		return err
 	}); err != nil {
 		return err
 	}
 	return a.launcher().With(ctx, a.Open, func(p *sessions.ActiveProcess) error {
-		found, err := query.Approvals(ctx, p.Store, ids)
+		var found []engine.SavedApproval
+		err := a.answerer().Answer(ctx, p.Store, func(r *index.Snapshot) (err error) {
+			found, err = query.Approvals(r, ids)
+			return err
+		})
 		if err != nil {
 			return err
 		}

@@ -6,13 +6,14 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/cmd/ledger/views"
+	"github.com/settlement-ledger/ledger/projections/index"
 	"github.com/spf13/cobra"
 )
 
 // callCommand returns the command group `ledger call`, whose subcommands are ls and
 // show.
 func (a *app) callCommand() *cobra.Command {
-	return a.group("call", "Calls: list calls, show one", a.callList(), a.callShow())
+	return a.group("call", "Calls: list calls, show one", a.noWaitFlag(a.callList()), a.noWaitFlag(a.callShow()))
 }
 
 // callList returns the command `ledger call ls`.
@@ -23,7 +24,9 @@ func (a *app) callList() *cobra.Command {
 		Example: "  ledger call ls --session @last\n  ledger call ls --outcome denied,stale --since 2d\n  ledger call ls --open -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.Read(cmd.Context(), func(s *stores.Store) error { return views.ListCalls(cmd.Context(), a.Printer, s, filter) })
+			return a.answer(cmd.Context(), func(s *stores.Store, r *index.Snapshot) error {
+				return views.ListCalls(cmd.Context(), a.Printer, s, r, filter)
+			})
 		},
 	}
 	flags := cmd.Flags()
@@ -50,7 +53,9 @@ shortened or not.`,
 		Example: "  ledger call show @last\n  ledger call show toolu_01A\n  ledger call show msg_…4K2P9Q/call_1 -o json",
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.complete(query.CallWords),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.Read(cmd.Context(), func(s *stores.Store) error { return views.ShowCall(cmd.Context(), a.Printer, s, query.OrLast(args)) })
+			return a.answer(cmd.Context(), func(s *stores.Store, r *index.Snapshot) error {
+				return views.ShowCall(cmd.Context(), a.Printer, s, r, query.OrLast(args))
+			})
 		},
 	}
 }

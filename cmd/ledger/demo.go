@@ -9,6 +9,7 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/cmd/ledger/views"
+	"github.com/settlement-ledger/ledger/projections/index"
 	"github.com/spf13/cobra"
 )
 
@@ -33,7 +34,9 @@ the recorded replies. demo then compares the three sessions.`,
 				return fault.Usage("demo is for people: it has no -o %s", a.Format)
 			}
 			listCalls := func(ctx context.Context, s *stores.Store) error {
-				return views.ListCalls(ctx, a.Printer, s, views.CallFilter{Session: query.Last})
+				return a.answerer().Answer(ctx, s, func(r *index.Snapshot) error {
+					return views.ListCalls(ctx, a.Printer, s, r, views.CallFilter{Session: query.Last})
+				})
 			}
 			return demo.Run(cmd.Context(), demo.Config{Launcher: a.launcher(), Keep: keep, Live: live, ListCalls: listCalls})
 		},

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+
 	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/cmd/ledger/views"
@@ -11,7 +13,7 @@ import (
 // eventCommand returns the command group `ledger event`, whose subcommands are ls and
 // tail.
 func (a *app) eventCommand() *cobra.Command {
-	return a.group("event", "Events: list events, follow the log", a.eventList(), a.eventTail())
+	return a.group("event", "Events: list events, follow the log", a.noWaitFlag(a.eventList()), a.noWaitFlag(a.eventTail()))
 }
 
 // eventFilterFlags adds the flags --stream, --kind and --session to cmd. The flags set
@@ -22,6 +24,14 @@ func (a *app) eventFilterFlags(cmd *cobra.Command, f *query.EventFilter) {
 	cmd.Flags().StringVar(&f.Session, "session", "", "only events of this session, in any stream")
 	must(cmd.RegisterFlagCompletionFunc("session", a.complete(query.SessionWords)))
 	must(cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(events.Kinds(), cobra.ShellCompDirectiveNoFileComp)))
+}
+
+// findSession finds the session that a filter names, if it names one.
+func (a *app) findSession(ctx context.Context, s *stores.Store, f *query.EventFilter) error {
+	if f.Session == "" {
+		return nil
+	}
+	return a.answerer().Answer(ctx, s, f.FindSession)
 }
 
 // eventList returns the command `ledger event ls`.
@@ -35,6 +45,9 @@ func (a *app) eventList() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.Read(cmd.Context(), func(s *stores.Store) error {
+				if err := a.findSession(cmd.Context(), s, &filter); err != nil {
+					return err
+				}
 				return views.ListEvents(cmd.Context(), a.Printer, s, filter, after, limit)
 			})
 		},
@@ -61,6 +74,9 @@ open ends, -f waits for the next one; it does not lock the folder meanwhile.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.Read(cmd.Context(), func(s *stores.Store) error {
 				if err := filter.Resolve(cmd.Context(), s); err != nil {
+					return err
+				}
+				if err := a.findSession(cmd.Context(), s, &filter); err != nil {
 					return err
 				}
 				return views.TailEvents(cmd.Context(), a.Printer, a.Opener, s, filter, t)

@@ -1,7 +1,12 @@
 package main
 
 import (
+	"context"
+
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/indexing"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
+	"github.com/settlement-ledger/ledger/projections/index"
 	"github.com/spf13/cobra"
 )
 
@@ -24,4 +29,20 @@ func emptyFilter(cmd *cobra.Command) error {
 // whole inputs.
 func fullFlag(cmd *cobra.Command, full *bool) {
 	cmd.Flags().BoolVar(full, "full", false, "show the full input of each call")
+}
+
+// noWaitFlag adds the flag --no-wait to cmd and returns cmd.
+func (a *app) noWaitFlag(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().BoolVar(&a.noWait, "no-wait", false, "answer from the index as it is, and say how far behind the log it is")
+	return cmd
+}
+
+// answerer returns an Answerer for the store that the command line names.
+func (a *app) answerer() *indexing.Answerer {
+	return &indexing.Answerer{Printer: a.Printer, Opener: a.Opener, NoWait: a.noWait}
+}
+
+// answer calls use with the store, opened to read it, and a snapshot of its index.
+func (a *app) answer(ctx context.Context, use func(*stores.Store, *index.Snapshot) error) error {
+	return a.answerer().Read(ctx, use)
 }

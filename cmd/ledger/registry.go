@@ -4,12 +4,13 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/cmd/ledger/views"
+	"github.com/settlement-ledger/ledger/projections/index"
 	"github.com/spf13/cobra"
 )
 
 // registryCommand returns the command group `ledger registry`, whose subcommand is at.
 func (a *app) registryCommand() *cobra.Command {
-	return a.group("registry", "Registry: the tool behind each name at any past time", a.registryAt())
+	return a.group("registry", "Registry: the tool behind each name at any past time", a.noWaitFlag(a.registryAt()))
 }
 
 // registryAt returns the command `ledger registry at`, which shows the registrations in
@@ -29,7 +30,9 @@ registration of a later layer hides one of the same name in an earlier layer.`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			filter.Moment = append(args, "now")[0]
-			return a.Read(cmd.Context(), func(s *stores.Store) error { return views.ShowRegistry(cmd.Context(), a.Printer, s, filter) })
+			return a.answer(cmd.Context(), func(s *stores.Store, r *index.Snapshot) error {
+				return views.ShowRegistry(cmd.Context(), a.Printer, s, r, filter)
+			})
 		},
 	}
 	cmd.Flags().StringVar(&filter.Location, "location", "", "combine the layers of this location (a folder)")

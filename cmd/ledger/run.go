@@ -24,6 +24,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
+	"github.com/settlement-ledger/ledger/projections/index"
 	"github.com/settlement-ledger/ledger/runner"
 	"github.com/settlement-ledger/ledger/runner/agents"
 	"github.com/settlement-ledger/ledger/runner/engine"
@@ -378,7 +379,7 @@ func (a *app) resumeSession(ctx context.Context, f runFlags, id, prompt string, 
 		defer end()
 	}
 	return a.launcher().With(ctx, a.Open, func(p *sessions.ActiveProcess) error {
-		session, err := resumable(ctx, p.Store, id)
+		session, err := a.resumable(ctx, p.Store, id)
 		if err != nil {
 			return err
 		}
@@ -404,12 +405,11 @@ func (a *app) resumeSession(ctx context.Context, f runFlags, id, prompt string, 
 
 // resumable returns the session that id identifies. For an imported session, which
 // cannot run again, it returns a fault.
-func resumable(ctx context.Context, store *stores.Store, id string) (calls.Session, error) {
-	s, err := stores.Current(ctx, store, calls.Projection())
-	if err != nil {
-		return calls.Session{}, err
-	}
-	session, err := query.Session(s, id)
+func (a *app) resumable(ctx context.Context, store *stores.Store, id string) (session calls.Session, err error) {
+	err = a.answerer().Answer(ctx, store, func(r *index.Snapshot) (err error) {
+		session, err = query.Session(r, id)
+		return err
+	})
 	if err != nil {
 		return calls.Session{}, err
 	}

@@ -5,6 +5,8 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/cmd/ledger/views"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections/calls"
+	"github.com/settlement-ledger/ledger/projections/index"
 	"github.com/spf13/cobra"
 )
 
@@ -12,7 +14,7 @@ import (
 // show and tail.
 func (a *app) sessionCommand() *cobra.Command {
 	return a.group("session", "Sessions: list sessions, show one, follow one",
-		a.sessionList(), a.sessionShow(), a.sessionTail())
+		a.noWaitFlag(a.sessionList()), a.noWaitFlag(a.sessionShow()), a.noWaitFlag(a.sessionTail()))
 }
 
 // sessionList returns the command `ledger session ls`.
@@ -23,7 +25,7 @@ func (a *app) sessionList() *cobra.Command {
 		Example: "  ledger session ls\n  ledger session ls --since 2d --limit 20\n  ledger session ls -o json | jq '.[] | select(.open > 0)'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.Read(cmd.Context(), func(s *stores.Store) error { return views.ListSessions(cmd.Context(), a.Printer, s, filter) })
+			return a.answer(cmd.Context(), func(_ *stores.Store, r *index.Snapshot) error { return views.ListSessions(a.Printer, r, filter) })
 		},
 	}
 	cmd.Flags().StringVar(&filter.Agent, "agent", "", "only sessions of this agent")
@@ -41,8 +43,8 @@ func (a *app) sessionShow() *cobra.Command {
 		Example: "  ledger session show @last\n  ledger session show ses_…4K2P9Q\n  ledger session show 4K2P9Q -o json",
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.complete(query.SessionWords),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.Read(cmd.Context(), func(s *stores.Store) error {
-				return views.ShowSession(cmd.Context(), a.Printer, s, query.OrLast(args), opts)
+			return a.answer(cmd.Context(), func(s *stores.Store, r *index.Snapshot) error {
+				return views.ShowSession(cmd.Context(), a.Printer, s, r, query.OrLast(args), opts)
 			})
 		},
 	}
@@ -60,7 +62,11 @@ func (a *app) sessionTail() *cobra.Command {
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.complete(query.SessionWords),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.Read(cmd.Context(), func(s *stores.Store) error {
-				session, _, err := query.LoadSession(cmd.Context(), s, query.OrLast(args))
+				var session calls.Session
+				err := a.answerer().Answer(cmd.Context(), s, func(r *index.Snapshot) (err error) {
+					session, err = query.Session(r, query.OrLast(args))
+					return err
+				})
 				if err != nil {
 					return err
 				}

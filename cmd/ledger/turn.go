@@ -4,6 +4,7 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/cmd/ledger/views"
+	"github.com/settlement-ledger/ledger/projections/index"
 	"github.com/spf13/cobra"
 )
 
@@ -20,11 +21,11 @@ func (a *app) turnShow() *cobra.Command {
 		Example: "  ledger turn show @last\n  ledger turn show trn_…4K2P9Q\n  ledger turn show 4K2P9Q -o json | jq '.tools[] | select(.stale)'",
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.complete(query.TurnWords),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.Read(cmd.Context(), func(s *stores.Store) error {
-				return views.ShowTurn(cmd.Context(), a.Printer, s, query.OrLast(args), opts)
+			return a.answer(cmd.Context(), func(s *stores.Store, r *index.Snapshot) error {
+				return views.ShowTurn(cmd.Context(), a.Printer, s, r, query.OrLast(args), opts)
 			})
 		},
 	}
 	fullFlag(cmd, &opts.FullInputs)
-	return cmd
+	return a.noWaitFlag(cmd)
 }

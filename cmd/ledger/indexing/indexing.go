@@ -39,6 +39,62 @@ func reporter(p *render.Printer) (func(index.Progress), func()) {
 	}, bar.End
 }
 
+// An Answerer answers the questions of reading commands from the index of the store that
+// Opener names.
+type Answerer struct {
+	Printer *render.Printer
+	Opener  *stores.Opener
+	NoWait  bool // answer from the index as it is, and say how far behind the log it is
+}
+
+// Read opens the store to read it and calls use with it and with a snapshot of its index, as
+// Answer does.
+func (a *Answerer) Read(ctx context.Context, use func(*stores.Store, *index.Snapshot) error) error {
+	return a.Opener.Read(ctx, func(s *stores.Store) error {
+		return a.Answer(ctx, s, func(r *index.Snapshot) error { return use(s, r) })
+	})
+}
+
+// Answer makes the index of an open store current and calls use with a snapshot of it. If
+// the index turns out to be damaged, Answer rebuilds it and calls use again, so use prints
+// nothing before its last question.
+func (a *Answerer) Answer(ctx context.Context, s *stores.Store, use func(*index.Snapshot) error) error {
+	at, err := a.Opener.Where()
+	if err != nil {
+		return err
+	}
+	dir, err := a.Opener.IndexFolder(at)
+	if err != nil {
+		return err
+	}
+	x := index.New(dir)
+	if a.NoWait {
+		if err := warnBehind(ctx, a.Printer, s, x); err != nil {
+			return err
+		}
+		return reported(answer(ctx, x, use))
+	}
+	if err := catchUp(ctx, a.Printer, s, x); err != nil {
+		return err
+	}
+	if err = answer(ctx, x, use); errors.Is(err, index.ErrDamagedIndex) {
+		if err := rebuild(ctx, a.Printer, s, x); err != nil {
+			return err
+		}
+		err = answer(ctx, x, use)
+	}
+	return reported(err)
+}
+
+// answer calls use with a snapshot of an index.
+func answer(ctx context.Context, x *index.Index, use func(*index.Snapshot) error) error {
+	r, err := x.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(use(r), r.Close())
+}
+
 // catchUp makes the index current.
 func catchUp(ctx context.Context, p *render.Printer, s *stores.Store, x *index.Index) error {
 	report, end := reporter(p)

@@ -1,18 +1,28 @@
 package query
 
 import (
-	"context"
-
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
-	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/projections/index"
 	"github.com/settlement-ledger/ledger/runner/engine"
 )
 
+// SavedApprovals returns the approvals that are not revoked. It is the fold of
+// engine.Approvals over the events that the index has of them.
+func SavedApprovals(r *index.Snapshot) (*engine.SavedApprovals, error) {
+	projection := engine.Approvals()
+	state := projection.Init()
+	saved, err := r.Approvals()
+	for _, v := range saved {
+		state = projection.Apply(state, v)
+	}
+	return state, err
+}
+
 // Approvals resolves IDs to saved approvals. The result has each pattern of each ID
 // once, in the order of the log.
-func Approvals(ctx context.Context, s *stores.Store, ids []string) ([]engine.SavedApproval, error) {
-	state, err := stores.Current(ctx, s, engine.Approvals())
+func Approvals(r *index.Snapshot, ids []string) ([]engine.SavedApproval, error) {
+	state, err := SavedApprovals(r)
 	if err != nil {
 		return nil, err
 	}

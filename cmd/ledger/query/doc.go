@@ -1,10 +1,10 @@
 // Package query finds what the arguments and the flags of a command name in a store.
 //
-// [Session], [Call], [Turn], [Process] and [Approvals] look up an ID, whole or shortened;
-// [Last] is the newest. [OutputRef] finds the reference of an output, and [ParseMoment]
-// and [CatalogAt] the registry at a point of the log. [EventFilter] and [Period] select
+// [Session], [Call], [Turn] and [Approvals] look up an ID in the index, whole or shortened,
+// and [Process] one in a list; [Last] is the newest. [OutputRef] finds the reference of an
+// output, and [ParseMoment] a point of the log. [EventFilter] and [Period] select
 // events and times, and the Check functions reject a filter that nothing in the log can
-// match. [CallsWithInputs] reads the inputs that the fold of the calls leaves out. The
+// match. [CallsWithInputs] reads the inputs that the index leaves out. The
 // functions whose names end in Words return completions for a shell.
 //
 // # Promises

@@ -8,10 +8,11 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections/index"
 )
 
 // An EventFilter selects the events that match all of its fields. The zero EventFilter
-// selects every event. A caller calls Resolve before Matches.
+// selects every event. A caller calls Resolve and FindSession before Matches.
 type EventFilter struct {
 	Stream    string           // a whole name; empty: all streams
 	Kinds     []string         // empty: all kinds
@@ -20,21 +21,21 @@ type EventFilter struct {
 	When      Period           // in which the event was appended; only event ls sets it
 }
 
-// Resolve finds the session that f.Session identifies. It returns a usage or not-found
-// error if the session, a kind or the stream of f is unknown.
+// FindSession finds the session that f.Session identifies. It returns a usage or not-found
+// error if there is none.
+func (f *EventFilter) FindSession(r *index.Snapshot) error {
+	session, err := Session(r, f.Session)
+	f.sessionID = session.ID
+	return err
+}
+
+// Resolve checks the filter. It returns a usage or not-found error if a kind or the stream
+// of f is unknown. If f.Session is set, the caller also calls FindSession.
 func (f *EventFilter) Resolve(ctx context.Context, s *stores.Store) error {
 	if err := CheckKinds(ctx, s, f.Kinds); err != nil {
 		return err
 	}
-	if err := checkStream(ctx, s, f.Stream); err != nil {
-		return err
-	}
-	if f.Session == "" {
-		return nil
-	}
-	session, _, err := LoadSession(ctx, s, f.Session)
-	f.sessionID = session.ID
-	return err
+	return checkStream(ctx, s, f.Stream)
 }
 
 // Matches reports whether the filter selects the event. e is the event as stored. v is

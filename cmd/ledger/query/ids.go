@@ -1,17 +1,15 @@
 package query
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
-	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
-	"github.com/settlement-ledger/ledger/projections/staleness"
+	"github.com/settlement-ledger/ledger/projections/index"
 )
 
 // Last is the ID of the last candidate in the order of the log.
@@ -31,30 +29,56 @@ type candidate[T any] struct {
 // candidate. An empty or ambiguous ID is a usage error, and an unknown ID a not-found
 // error. noun is the kind of candidate in the texts of these errors.
 func pick[T any](noun, id string, all []candidate[T]) (value T, err error) {
-	switch {
-	case id == "":
-		return value, fault.Usage("the id of a %s is empty", noun)
-	case len(all) == 0:
-		return value, fault.NotFound("", "no %s %s: there is none in the store", noun, id)
-	case id == Last:
+	if id == Last && len(all) > 0 {
 		return all[len(all)-1].value, nil
 	}
 	// Try whole names first, so that an ID is not ambiguous because it also begins another.
-	for _, matches := range []func(id, name string) bool{strings.EqualFold, abbreviates} {
-		found := matching(id, all, matches)
-		switch len(found) {
-		case 0:
-		case 1:
-			return found[0].value, nil
-		default:
-			return value, ambiguous(noun, id, found)
-		}
+	found := matching(id, all, strings.EqualFold)
+	if len(found) == 0 {
+		found = matching(id, all, index.Abbreviates)
+	}
+	return only(noun, id, found, false, len(all) == 0)
+}
+
+// only returns the one candidate that an ID identifies, or the error for another number of
+// candidates. more reports that there may be more than found, and none that the store has
+// nothing of this kind.
+func only[T any](noun, id string, found []candidate[T], more, none bool) (value T, err error) {
+	switch {
+	case id == "":
+		return value, fault.Usage("the id of a %s is empty", noun)
+	case none:
+		return value, fault.NotFound("", "no %s %s: there is none in the store", noun, id)
+	case len(found) == 1 && !more:
+		return found[0].value, nil
+	case len(found) > 0 || more:
+		return value, ambiguous(noun, id, found, more)
 	}
 	f := fault.NotFound(notFoundHint(noun, id), "no %s %s", noun, id)
 	if hasListCommand(noun) {
 		f.Command = "ledger " + noun + " ls"
 	}
 	return value, f
+}
+
+// resolve returns the thing that an ID identifies in the index. last returns the newest
+// one and whether there is one, and search those that the ID fits.
+func resolve[T any](noun, id string, last func() (T, bool, error), search func(string) (index.Found[T], error), describe func(T) candidate[T]) (value T, err error) {
+	newest, ok, err := last()
+	if err != nil || ok && id == Last {
+		return newest, err
+	}
+	var found index.Found[T]
+	if ok && id != "" {
+		if found, err = search(id); err != nil {
+			return value, err
+		}
+	}
+	var all []candidate[T]
+	for _, v := range found.All {
+		all = append(all, describe(v))
+	}
+	return only(noun, id, all, found.More, !ok)
 }
 
 // hasListCommand reports whether the command "ledger NOUN ls" exists for a kind of candidate.
@@ -80,31 +104,26 @@ func matching[T any](id string, all []candidate[T], matches func(id, name string
 const maxCandidates = 20
 
 // ambiguous returns the usage error for an ID that identifies several candidates, which
-// are in found.
-func ambiguous[T any](noun, id string, found []candidate[T]) error {
-	f := fault.Usage("%s %s is ambiguous: %d fit", noun, id, len(found))
+// are in found. more reports that there may be others.
+func ambiguous[T any](noun, id string, found []candidate[T], more bool) error {
+	number := fmt.Sprint(len(found))
+	if more {
+		number = "more than " + number
+	}
+	f := fault.Usage("%s %s is ambiguous: %s fit", noun, id, number)
 	f.Code, f.Hint = "ambiguous", "write more of the id, or one as it is listed"
 	for i, c := range found {
 		if i == maxCandidates {
-			f.Candidates = append(f.Candidates, fmt.Sprintf("and %d more", len(found)-i))
+			number = fmt.Sprint(len(found) - i)
+			if more {
+				number = "more than " + number
+			}
+			f.Candidates = append(f.Candidates, "and "+number+" more")
 			break
 		}
 		f.Candidates = append(f.Candidates, strings.TrimSpace(c.names[0]+"  "+c.description))
 	}
 	return f
-}
-
-// abbreviates reports whether id is a shortened form of name. A shortened form is the
-// beginning of the name, the beginning without a prefix such as "ses_", the end of the
-// name, or the beginning and the end around an ellipsis. Case does not matter.
-func abbreviates(id, name string) bool {
-	id, name = strings.ToLower(id), strings.ToLower(name)
-	head, tail, ok := strings.Cut(strings.Replace(id, "...", "…", 1), "…")
-	if ok {
-		return len(head)+len(tail) <= len(name) && strings.HasPrefix(name, head) && strings.HasSuffix(name, tail)
-	}
-	_, bare, _ := strings.Cut(name, "_")
-	return strings.HasPrefix(name, id) || bare != "" && strings.HasPrefix(bare, id) || strings.HasSuffix(name, id)
 }
 
 // nounsByPrefix maps the prefix of an ID to the kind of thing that it identifies.
@@ -141,105 +160,61 @@ func processCandidates(started []events.ProcessStarted) []candidate[events.Proce
 	return all
 }
 
-// sessionCandidates returns all sessions as candidates. An imported session has a second
-// name: its name in the program from which it was imported.
-func sessionCandidates(s *calls.State) []candidate[calls.Session] {
-	var all []candidate[calls.Session]
-	for _, known := range s.Sessions() {
-		description := render.OneLine(fmt.Sprintf("%s  %s", known.Agent, known.Title), 60)
-		names := []string{known.ID.String()}
-		if known.Origin.Source != "" {
-			names = append(names, known.Origin.Source)
-		}
-		all = append(all, candidate[calls.Session]{known, names, description})
-	}
-	return all
+// sessionCandidate returns a session as a candidate.
+func sessionCandidate(s calls.Session) candidate[calls.Session] {
+	return candidate[calls.Session]{s, []string{s.ID.String()}, render.OneLine(fmt.Sprintf("%s  %s", s.Agent, s.Title), 60)}
 }
 
-// callCandidates returns calls as candidates. Each has three names: MESSAGE/CALL, the ID
-// that the provider gave the call, and the ID of the event that settled the call.
-func callCandidates(all []calls.Call) []candidate[calls.Call] {
-	candidates := make([]candidate[calls.Call], len(all))
-	for i, c := range all {
-		names := []string{c.Message.String() + "/" + string(c.ID), string(c.ID)}
-		if !c.SettledBy.IsZero() {
-			names = append(names, c.SettledBy.String())
-		}
-		candidates[i] = candidate[calls.Call]{c, names, fmt.Sprintf("session %s  tool %s", c.Session, render.OneLine(c.Tool, 60))}
-	}
-	return candidates
+// callCandidate returns a call as a candidate, with MESSAGE/CALL as its name.
+func callCandidate(c calls.Call) candidate[calls.Call] {
+	return candidate[calls.Call]{c, []string{c.Message.String() + "/" + string(c.ID)}, fmt.Sprintf("session %s  tool %s", c.Session, render.OneLine(c.Tool, 60))}
+}
+
+// turnCandidate returns a turn as a candidate.
+func turnCandidate(t index.Turn) candidate[index.Turn] {
+	return candidate[index.Turn]{t, []string{t.Turn.String()}, fmt.Sprintf("session %s  %d tools", t.Session, t.Tools)}
 }
 
 // Call returns the call that an ID identifies. The ID is the provider's ID of the call,
 // MESSAGE/CALL, or the ID of the event that settled the call. It may be shortened, and of
-// MESSAGE/CALL both parts. If no call matches, Call
-// searches the orphans of s, which are results without a call.
-func Call(s *calls.State, id string) (calls.Call, error) {
-	c, err := pick("call", id, callCandidates(s.Calls()))
-	if err == nil || fault.Of(err).Exit != fault.ExitNotFound {
+// MESSAGE/CALL both parts. If no call matches, Call searches the orphans, which are results
+// without a call.
+func Call(r *index.Snapshot, id string) (calls.Call, error) {
+	c, err := resolve("call", id, r.LastCall, r.FindCalls, callCandidate)
+	if err == nil || id == "" || fault.Of(err).Exit != fault.ExitNotFound {
 		return c, err
 	}
-	if found := callsInMessage(s, id); len(found) == 1 {
-		return found[0], nil
-	} else if len(found) > 1 {
-		return calls.Call{}, ambiguous("call", id, callCandidates(found))
+	orphans, failed := r.FindOrphans(id)
+	if id == Last {
+		orphans.All, failed = r.Orphans()
+		orphans.All = orphans.All[max(0, len(orphans.All)-1):]
 	}
-	if orphan, err := pick("call", id, callCandidates(s.Orphans())); err == nil {
-		return orphan, nil
+	switch {
+	case failed != nil:
+		return c, failed
+	case len(orphans.All) == 1 && !orphans.More:
+		return orphans.All[0], nil
 	}
-	return calls.Call{}, err
+	return c, err
 }
 
-// callsInMessage returns the calls that fit MESSAGE/CALL, where both parts may be shortened. It
-// returns nil for an ID of another form.
-func callsInMessage(s *calls.State, id string) (found []calls.Call) {
-	message, call, two := strings.Cut(id, "/")
-	if !two || message == "" || call == "" {
-		return nil
-	}
-	for _, c := range s.Calls() {
-		if abbreviates(message, c.Message.String()) && abbreviates(call, string(c.ID)) {
-			found = append(found, c)
-		}
-	}
-	return found
-}
-
-// turnCandidates returns the turns of sessions as candidates, grouped by session. The
-// turns of a session are in the order of the log. A turn has a second name: the ID of
-// its event.
-func turnCandidates(s *staleness.State, sessions []calls.Session) []candidate[staleness.TurnOffer] {
-	var all []candidate[staleness.TurnOffer]
-	for _, session := range sessions {
-		for _, t := range s.Turns(session.ID) {
-			description := fmt.Sprintf("session %s  %d tools", t.Session, len(t.Offers))
-			all = append(all, candidate[staleness.TurnOffer]{t, []string{t.Turn.String(), t.Event.String()}, description})
-		}
-	}
-	return all
-}
-
-// LoadSession returns the session that an ID identifies. It also returns the state of
-// all calls, from the projection in which it found the session.
-func LoadSession(ctx context.Context, s *stores.Store, id string) (calls.Session, *calls.State, error) {
-	state, err := stores.Current(ctx, s, calls.Projection())
-	if err != nil {
-		return calls.Session{}, nil, err
-	}
-	session, err := Session(state, id)
-	return session, state, err
-}
-
-// Session returns the session of s that an ID identifies: by its ID, or by the name of an
+// Session returns the session that an ID identifies: by its ID, or by the name of an
 // imported session in the program that wrote it.
-func Session(s *calls.State, id string) (calls.Session, error) {
-	return pick("session", id, sessionCandidates(s))
+func Session(r *index.Snapshot, id string) (calls.Session, error) {
+	return resolve("session", id, r.LastSession, r.FindSessions, sessionCandidate)
 }
 
-// Turn returns the turn that an ID identifies among the turns of sessions. The ID @last
-// identifies the last turn of the last session.
-func Turn(s *staleness.State, sessions []calls.Session, id string) (staleness.TurnOffer, error) {
-	return pick("turn", id, turnCandidates(s, sessions))
+// Turn returns the turn that an ID identifies: its own, or that of its event. The ID @last
+// identifies the last turn of the last session that has one.
+func Turn(r *index.Snapshot, id string) (index.Turn, error) {
+	last := func() (t index.Turn, ok bool, err error) {
+		all, err := r.LastTurns(1)
+		if err != nil || len(all) == 0 {
+			return t, false, err
+		}
+		return all[0], true, nil
+	}
+	return resolve("turn", id, last, r.FindTurns, turnCandidate)
 }
 
 // Process returns the process that an ID identifies among the processes in started.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/projections/index"
 )
 
 // A shortened ID is a prefix of an ID, with or without its type prefix, a suffix of it,
@@ -16,13 +17,13 @@ func TestAShortenedIDMeansWhatTablesPrint(t *testing.T) {
 	for _, good := range []string{
 		id, strings.ToLower(id), render.Shorten(id), "ses_...B7116A", "B7116A", "b7116a", "01HQWY5D", "ses_01HQ", "ses_01HQ…16A", "…6A",
 	} {
-		if !abbreviates(good, id) {
-			t.Errorf("shortens(%q, %q) = false, want true", good, id)
+		if !index.Abbreviates(good, id) {
+			t.Errorf("Abbreviates(%q, %q) = false, want true", good, id)
 		}
 	}
 	for _, bad := range []string{"trn_…B7116A", "F89B", "ses_01HQX", id + "0", "ses_01HQWY5DF89BEGSP3JEKB7116A…B7116A"} {
-		if abbreviates(bad, id) {
-			t.Errorf("shortens(%q, %q) = true, want false", bad, id)
+		if index.Abbreviates(bad, id) {
+			t.Errorf("Abbreviates(%q, %q) = true, want false", bad, id)
 		}
 	}
 }

@@ -3,6 +3,8 @@ package query
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
@@ -18,8 +20,8 @@ type CallWithInput struct {
 }
 
 // CallsWithInputs returns calls with their whole inputs. The projection of calls keeps
-// only short inputs. CallsWithInputs reads the longer inputs from the log, in one pass
-// over the stream of each session.
+// only short inputs. CallsWithInputs reads the longer inputs from the log, by the revisions
+// of their events.
 func CallsWithInputs(ctx context.Context, s *stores.Store, all []calls.Call) ([]CallWithInput, error) {
 	found := make([]CallWithInput, len(all))
 	missing := map[domain.SessionID][]*CallWithInput{}
@@ -37,26 +39,34 @@ func CallsWithInputs(ctx context.Context, s *stores.Store, all []calls.Call) ([]
 	return found, nil
 }
 
+// maxGap is the largest number of events that readInputs reads in vain to save a read.
+const maxGap = 64
+
 // readInputs sets the inputs of the calls in unread, which belong to one session. It
-// reads the session's stream from the first event that asked for one of these calls to
-// the last such event.
+// reads the events that asked for them, and the events between those that are near to
+// each other.
 func readInputs(ctx context.Context, s *stores.Store, session domain.SessionID, unread []*CallWithInput) error {
 	at := map[events.Revision][]*CallWithInput{}
-	first, last := unread[0].AskedAt.Revision, unread[0].AskedAt.Revision
 	for _, c := range unread {
 		at[c.AskedAt.Revision] = append(at[c.AskedAt.Revision], c)
-		first, last = min(first, c.AskedAt.Revision), max(last, c.AskedAt.Revision)
 	}
-	for v, err := range s.Ledger.Read(ctx, events.SessionStream(session), first-1) {
-		if err != nil {
-			return err
+	for rest := slices.Sorted(maps.Keys(at)); len(rest) > 0; {
+		n := 1
+		for n < len(rest) && rest[n]-rest[n-1] <= maxGap {
+			n++
 		}
-		for _, c := range at[v.Revision] {
-			c.Input = inputOf(v.Event, c.ID)
+		for v, err := range s.Ledger.Read(ctx, events.SessionStream(session), rest[0]-1) {
+			if err != nil {
+				return err
+			}
+			for _, c := range at[v.Revision] {
+				c.Input = inputOf(v.Event, c.ID)
+			}
+			if v.Revision >= rest[n-1] {
+				break
+			}
 		}
-		if v.Revision >= last {
-			break
-		}
+		rest = rest[n:]
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package query
 import (
 	"context"
 	"errors"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,8 +11,7 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/projections/calls"
-	"github.com/settlement-ledger/ledger/projections/catalog"
+	"github.com/settlement-ledger/ledger/projections/index"
 	"github.com/spf13/cobra"
 )
 
@@ -102,28 +100,24 @@ func checkStream(ctx context.Context, s *stores.Store, stream string) error {
 	return fault.NotFound("ledger event ls -o jsonl has the stream of each event", "--stream: no stream %q", stream)
 }
 
-// CheckTool returns a usage error for a tool that no call in state names and no registration
-// in the log has.
-func CheckTool(ctx context.Context, s *stores.Store, state *calls.State, tool string) error {
-	names := map[string]bool{}
-	for _, c := range state.Calls() {
-		names[c.Tool] = true
-	}
-	if tool == "" || names[tool] {
+// CheckTool returns a usage error for a tool that no call of a model names and no
+// registration in the log has.
+func CheckTool(r *index.Snapshot, tool string) error {
+	if tool == "" {
 		return nil
 	}
-	registered, err := stores.Current(ctx, s, catalog.Projection())
+	if known, err := r.HasTool(tool); err != nil || known {
+		return err
+	}
+	called, err := r.Tools()
 	if err != nil {
 		return err
 	}
-	for _, l := range registered.Layers() {
-		for _, r := range l.Registrations {
-			for _, t := range r.Tools {
-				names[string(t.Name)] = true
-			}
-		}
+	registered, err := r.RegisteredTools()
+	if err != nil {
+		return err
 	}
-	return checkName("tool", tool, slices.Collect(maps.Keys(names)))
+	return checkName("tool", tool, slices.Compact(slices.Sorted(slices.Values(slices.Concat(called, registered)))))
 }
 
 // AbsoluteLocation returns the path of folder as the log records locations: absolute and
@@ -140,11 +134,17 @@ func AbsoluteLocation(flag, folder string) (string, error) {
 	return path, nil
 }
 
-// CheckAgent returns a usage error for an agent that has no session in state.
-func CheckAgent(state *calls.State, agent string) error {
-	names := map[string]bool{}
-	for _, known := range state.Sessions() {
-		names[string(known.Agent)] = true
+// CheckAgent returns a usage error for an agent that has no session.
+func CheckAgent(r *index.Snapshot, agent string) error {
+	if agent == "" {
+		return nil
 	}
-	return checkName("agent", agent, slices.Collect(maps.Keys(names)))
+	if known, err := r.HasAgent(agent); err != nil || known {
+		return err
+	}
+	names, err := r.Agents()
+	if err != nil {
+		return err
+	}
+	return checkName("agent", agent, names)
 }

@@ -47,10 +47,10 @@ func (p *Period) Resolve(printer *render.Printer) error {
 }
 
 // Contains reports whether t lies in the period.
-func (p *Period) Contains(t time.Time) bool { return !p.StartsAfter(t) && !p.EndsBy(t) }
+func (p *Period) Contains(t time.Time) bool {
+	return !t.Before(p.from) && (p.to.IsZero() || t.Before(p.to))
+}
 
-// StartsAfter reports whether the whole period is later than t.
-func (p *Period) StartsAfter(t time.Time) bool { return t.Before(p.from) }
-
-// EndsBy reports whether the whole period is earlier than or ends at t.
-func (p *Period) EndsBy(t time.Time) bool { return !p.to.IsZero() && !t.Before(p.to) }
+// Bounds returns the first time of the period and the first time after it; a zero time is
+// no bound.
+func (p *Period) Bounds() (from, to time.Time) { return p.from, p.to }

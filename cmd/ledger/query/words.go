@@ -1,14 +1,8 @@
 package query
 
 import (
-	"context"
-	"slices"
-
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
-	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
-	"github.com/settlement-ledger/ledger/projections/calls"
-	"github.com/settlement-ledger/ledger/projections/staleness"
-	"github.com/settlement-ledger/ledger/runner/engine"
+	"github.com/settlement-ledger/ledger/projections/index"
 )
 
 // The functions of this file return the words by which a shell completes an argument or a
@@ -22,90 +16,72 @@ const lastWord = Last + "\tthe last one"
 const maxCompletions = 200
 
 // SessionWords returns the completions of a session ID.
-func SessionWords(ctx context.Context, s *stores.Store) ([]string, error) {
-	state, err := stores.Current(ctx, s, calls.Projection())
-	if err != nil {
-		return nil, err
-	}
-	return append(describeCandidates(sessionCandidates(state)), lastWord), nil
+func SessionWords(r *index.Snapshot) ([]string, error) {
+	all, err := r.Sessions(index.SessionQuery{Limit: maxCompletions})
+	return words(all, sessionCandidate), err
 }
 
 // CallWords returns the completions of an argument that is the provider's ID of a call.
-func CallWords(ctx context.Context, s *stores.Store) ([]string, error) {
-	state, err := stores.Current(ctx, s, calls.Projection())
-	if err != nil {
-		return nil, err
-	}
+func CallWords(r *index.Snapshot) ([]string, error) {
+	all, err := r.Calls(index.CallQuery{Limit: maxCompletions})
 	var words []string
-	for _, c := range state.Calls() {
+	for _, c := range all {
 		words = append(words, render.OneLine(string(c.ID), 200)+"\t"+render.OneLine(c.Tool+" "+render.OutcomeOf(c), render.TextWidth))
 	}
-	return append(words[max(0, len(words)-maxCompletions):], lastWord), nil
+	return append(words, lastWord), err
 }
 
 // TurnWords returns the completions of a turn ID.
-func TurnWords(ctx context.Context, s *stores.Store) ([]string, error) {
-	state, err := stores.Current(ctx, s, calls.Projection())
-	if err != nil {
-		return nil, err
-	}
-	stale, err := stores.Current(ctx, s, staleness.Projection())
-	if err != nil {
-		return nil, err
-	}
-	return append(describeCandidates(turnCandidates(stale, state.Sessions())), lastWord), nil
+func TurnWords(r *index.Snapshot) ([]string, error) {
+	all, err := r.LastTurns(maxCompletions)
+	return words(all, turnCandidate), err
 }
 
 // ToolWords returns the completions of an argument that is the name of a tool. It offers
 // every tool that a recorded call names, in the order of first use.
-func ToolWords(ctx context.Context, s *stores.Store) ([]string, error) {
-	state, err := stores.Current(ctx, s, calls.Projection())
-	if err != nil {
-		return nil, err
-	}
-	var words []string
-	seen := map[string]bool{}
-	for _, c := range state.Calls() {
-		if !seen[c.Tool] {
-			seen[c.Tool] = true
-			words = append(words, render.OneLine(c.Tool, 100))
-		}
-	}
-	return words, nil
+func ToolWords(r *index.Snapshot) ([]string, error) {
+	all, err := r.Tools()
+	return shownNames(all), err
 }
 
 // AgentWords returns the completions of an argument that is the name of an agent. It
 // offers every agent that has a session.
-func AgentWords(ctx context.Context, s *stores.Store) ([]string, error) {
-	state, err := stores.Current(ctx, s, calls.Projection())
-	if err != nil {
-		return nil, err
-	}
-	var words []string
-	for _, known := range state.Sessions() {
-		if word := render.OneLine(string(known.Agent), 100); word != "" && !slices.Contains(words, word) {
-			words = append(words, word)
-		}
-	}
-	return words, nil
+func AgentWords(r *index.Snapshot) ([]string, error) {
+	all, err := r.Agents()
+	return shownNames(all), err
 }
 
-// describeCandidates returns the IDs of the last maxCompletions candidates, each with its
-// description.
-func describeCandidates[T any](all []candidate[T]) []string {
-	all = all[max(0, len(all)-maxCompletions):]
-	words := make([]string, len(all))
-	for i, c := range all {
-		words[i] = c.names[0] + "\t" + c.description
+// shownNames returns names as words of one line, without those that show nothing.
+func shownNames(names []string) []string {
+	var words []string
+	for _, name := range names {
+		if word := render.OneLine(name, 100); word != "" {
+			words = append(words, word)
+		}
 	}
 	return words
 }
 
+// words returns the ID of each element with its description, and @last.
+func words[T any](all []T, describe func(T) candidate[T]) []string {
+	var words []string
+	for _, v := range all {
+		c := describe(v)
+		words = append(words, c.names[0]+"\t"+c.description)
+	}
+	return append(words, lastWord)
+}
+
 // ApprovalWords returns the completions of an approval ID.
-func ApprovalWords(ctx context.Context, s *stores.Store) ([]string, error) {
-	state, err := stores.Current(ctx, s, engine.Approvals())
+func ApprovalWords(r *index.Snapshot) ([]string, error) {
+	state, err := SavedApprovals(r)
 	if err != nil {
 		return nil, err
 	}
-	return append(describeCandidates(approvalCandidates(state)), lastWord), nil
+	all := approvalCandidates(state)
+	var words []string
+	for _, c := range all[max(0, len(all)-maxCompletions):] {
+		words = append(words, c.names[0]+"\t"+c.description)
+	}
+	return append(words, lastWord), nil
 }

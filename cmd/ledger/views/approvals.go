@@ -2,13 +2,12 @@ package views
 
 import (
 	"cmp"
-	"context"
 	"time"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
-	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/projections/index"
 	"github.com/settlement-ledger/ledger/runner/engine"
 )
 
@@ -58,8 +57,8 @@ type ApprovalFilter struct {
 }
 
 // ListApprovals prints the selected approvals that are not revoked, in the order of the log.
-func ListApprovals(ctx context.Context, out *render.Printer, s *stores.Store, filter ApprovalFilter) error {
-	state, err := stores.Current(ctx, s, engine.Approvals())
+func ListApprovals(out *render.Printer, r *index.Snapshot, filter ApprovalFilter) error {
+	state, err := query.SavedApprovals(r)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/projections/calls"
+	"github.com/settlement-ledger/ledger/projections/index"
 )
 
 // A CallFilter selects the calls of call ls that match all of its fields. The zero
@@ -45,39 +46,49 @@ func (f CallFilter) checkOutcomes() error {
 	return nil
 }
 
-// selects reports whether the filter selects the call c. session is the ID that
-// f.Session was resolved to, or zero for all sessions.
-func (f CallFilter) selects(c calls.Call, session domain.SessionID) bool {
-	word := render.OutcomeOf(c)
-	return (session.IsZero() || c.Session == session) && (f.Tool == "" || c.Tool == f.Tool) &&
-		(len(f.Outcomes) == 0 || slices.Contains(f.Outcomes, word)) && (!f.Open || word == render.OpenOutcome) && f.When.Contains(c.Asked)
+// query returns the query of the filter for the calls of a session, or of all sessions for
+// the zero ID. selects is false if no call can match.
+func (f CallFilter) query(session domain.SessionID) (q index.CallQuery, selects bool) {
+	q = index.CallQuery{Session: session, Tool: f.Tool, Open: f.Open || slices.Contains(f.Outcomes, render.OpenOutcome), Limit: f.Limit}
+	q.From, q.To = f.When.Bounds()
+	if f.Open {
+		return q, len(f.Outcomes) == 0 || slices.Contains(f.Outcomes, render.OpenOutcome)
+	}
+	for _, o := range domain.Outcomes() {
+		if slices.Contains(f.Outcomes, o.String()) {
+			q.Outcomes = append(q.Outcomes, o)
+		}
+	}
+	return q, true
 }
 
 // ListCalls prints the calls that filter selects, in the order of the log. An unknown session,
 // tool or outcome is an error and not an empty list.
-func ListCalls(ctx context.Context, out *render.Printer, s *stores.Store, filter CallFilter) error {
+func ListCalls(ctx context.Context, out *render.Printer, s *stores.Store, r *index.Snapshot, filter CallFilter) error {
 	if err := filter.checkOutcomes(); err != nil {
 		return err
 	}
 	if err := filter.When.Resolve(out); err != nil {
 		return err
 	}
-	state, err := stores.Current(ctx, s, calls.Projection())
-	if err != nil {
+	if err := query.CheckLimit(filter.Limit); err != nil {
 		return err
 	}
 	var session calls.Session
+	var err error
 	if filter.Session != "" {
-		if session, err = query.Session(state, filter.Session); err != nil {
+		if session, err = query.Session(r, filter.Session); err != nil {
 			return err
 		}
 	}
-	if err := query.CheckTool(ctx, s, state, filter.Tool); err != nil {
+	if err := query.CheckTool(r, filter.Tool); err != nil {
 		return err
 	}
-	all := slices.DeleteFunc(state.Calls(), func(c calls.Call) bool { return !filter.selects(c, session.ID) })
-	if all, err = query.LastN(all, filter.Limit); err != nil {
-		return err
+	var all []calls.Call
+	if q, ok := filter.query(session.ID); ok {
+		if all, err = r.Calls(q); err != nil {
+			return err
+		}
 	}
 	asked, err := query.CallsWithInputs(ctx, s, all)
 	if err != nil {

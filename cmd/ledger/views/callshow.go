@@ -10,6 +10,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
+	"github.com/settlement-ledger/ledger/projections/index"
 )
 
 // A callDetail is the JSON result of `ledger call show`: all recorded facts about a
@@ -105,12 +106,8 @@ type lateRow struct {
 
 // ShowCall prints the call that id identifies. The ID @last identifies the call that the
 // model asked for last.
-func ShowCall(ctx context.Context, out *render.Printer, s *stores.Store, id string) error {
-	state, err := stores.Current(ctx, s, calls.Projection())
-	if err != nil {
-		return err
-	}
-	c, err := query.Call(state, id)
+func ShowCall(ctx context.Context, out *render.Printer, s *stores.Store, r *index.Snapshot, id string) error {
+	c, err := query.Call(r, id)
 	if err != nil {
 		return err
 	}
@@ -118,7 +115,11 @@ func ShowCall(ctx context.Context, out *render.Printer, s *stores.Store, id stri
 		callRow: newCallRow(query.CallWithInput{Call: c}, true), call: c, Process: render.OrNull(c.Process),
 		Retained: []retainedRow{}, Permissions: []permissionRow{}, Files: []domain.FileAccess{}, Questions: []questionRow{}, Added: []domain.CallID{}, Allowed: []domain.Rule{}, LateResults: []lateRow{}, Timeline: []eventPlace{},
 	}
-	for v, err := range s.Ledger.Read(ctx, events.SessionStream(c.Session), 0) {
+	first, err := firstEventOf(r, c)
+	if err != nil {
+		return err
+	}
+	for v, err := range s.Ledger.Read(ctx, events.SessionStream(c.Session), first-1) {
 		if err != nil {
 			return err
 		}
@@ -132,8 +133,22 @@ func ShowCall(ctx context.Context, out *render.Printer, s *stores.Store, id stri
 	return out.Object(d, func() { printCall(out, d) })
 }
 
+// firstEventOf returns a revision of the session before which no event concerns a call: that
+// of its turn. In an import, results may come before the reply that asks for them.
+func firstEventOf(r *index.Snapshot, c calls.Call) (events.Revision, error) {
+	if c.Imported || c.Asked.IsZero() || c.Late > 0 || c.Turn.IsZero() {
+		return 1, nil
+	}
+	found, err := r.FindTurns(c.Turn.String())
+	if err != nil || len(found.All) != 1 || found.All[0].Session != c.Session {
+		return 1, err
+	}
+	return min(found.All[0].Revision, c.AskedAt.Revision), nil
+}
+
 // apply applies an event of the session's stream to d, and reports whether the event
-// concerns the call. ShowCall calls it with every event of the stream, in order.
+// concerns the call. ShowCall calls it with every event of the stream from the turn of the
+// call on, in order.
 func (d *callDetail) apply(v events.Envelope) bool {
 	mine := func(message domain.MessageID, call domain.CallID) bool { return message == d.Message && call == d.Call }
 	switch e := v.Event.(type) {

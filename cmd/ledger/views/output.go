@@ -8,7 +8,6 @@ import (
 	"io"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
-	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
@@ -30,16 +29,17 @@ type outputRow struct {
 	Channel    string         `json:"channel"`    // the name of the output within its settlement, such as text
 }
 
-// PrintOutput prints the lines that p selects of the output that id identifies, or the
-// description of that output.
-func PrintOutput(ctx context.Context, out *render.Printer, s *stores.Store, id string, p OutputPage) error {
+// Check returns a usage error for lines that no output has.
+func (p OutputPage) Check() error {
 	if p.Offset < 1 || p.Limit < 0 {
 		return fault.Usage("--offset counts lines from 1, and --limit is not below zero")
 	}
-	ref, err := query.OutputRef(ctx, s, id)
-	if err != nil {
-		return err
-	}
+	return nil
+}
+
+// PrintOutput prints the lines that p selects of an output, or the description of that
+// output.
+func PrintOutput(ctx context.Context, out *render.Printer, s *stores.Store, ref domain.Ref, p OutputPage) error {
 	o, err := s.Outputs.Open(ctx, ref)
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
 	"github.com/settlement-ledger/ledger/projections/catalog"
+	"github.com/settlement-ledger/ledger/projections/index"
 )
 
 // A RegistryFilter selects the time and the layers that `ledger registry at` shows.
@@ -71,12 +72,8 @@ type registeredRow struct {
 
 // ShowRegistry prints the layers that q selects and the effect of their
 // registrations.
-func ShowRegistry(ctx context.Context, out *render.Printer, s *stores.Store, q RegistryFilter) error {
+func ShowRegistry(ctx context.Context, out *render.Printer, s *stores.Store, r *index.Snapshot, q RegistryFilter) error {
 	m, err := query.ParseMoment(ctx, out, s, q.Moment)
-	if err != nil {
-		return err
-	}
-	state, err := query.CatalogAt(ctx, s, m)
 	if err != nil {
 		return err
 	}
@@ -87,10 +84,14 @@ func ShowRegistry(ctx context.Context, out *render.Printer, s *stores.Store, q R
 	}
 	var session calls.Session
 	if q.Session != "" {
-		if session, _, err = query.LoadSession(ctx, s, q.Session); err != nil {
+		if session, err = query.Session(r, q.Session); err != nil {
 			return err
 		}
 		q.Location = cmp.Or(q.Location, session.Location)
+	}
+	state, err := r.Layers(index.LayerQuery{Moment: m, Closed: q.Closed, Scoped: q.Location != "" || q.Session != "", Location: q.Location, Session: session.ID})
+	if err != nil {
+		return err
 	}
 	row := registryRow{Position: render.OrNull(m.Position), Time: render.Timestamp(m.Time), Layers: []layerRow{}}
 	selected := slices.DeleteFunc(state.Layers(), func(l catalog.LayerHistory) bool { return !q.selects(l, session.ID) })

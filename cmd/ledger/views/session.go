@@ -13,6 +13,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
+	"github.com/settlement-ledger/ledger/projections/index"
 )
 
 // A SessionFilter selects the sessions that `ledger session ls` lists.
@@ -23,21 +24,19 @@ type SessionFilter struct {
 }
 
 // ListSessions prints the selected sessions in the order of the log.
-func ListSessions(ctx context.Context, out *render.Printer, s *stores.Store, filter SessionFilter) error {
+func ListSessions(out *render.Printer, r *index.Snapshot, filter SessionFilter) error {
 	if err := filter.When.Resolve(out); err != nil {
 		return err
 	}
-	state, err := stores.Current(ctx, s, calls.Projection())
+	if err := query.CheckLimit(filter.Limit); err != nil {
+		return err
+	}
+	if err := query.CheckAgent(r, filter.Agent); err != nil {
+		return err
+	}
+	from, to := filter.When.Bounds()
+	sessions, err := r.Sessions(index.SessionQuery{Agent: filter.Agent, From: from, To: to, Limit: filter.Limit})
 	if err != nil {
-		return err
-	}
-	if err := query.CheckAgent(state, filter.Agent); err != nil {
-		return err
-	}
-	sessions := slices.DeleteFunc(state.Sessions(), func(known calls.Session) bool {
-		return filter.Agent != "" && string(known.Agent) != filter.Agent || filter.When.StartsAfter(known.LastEvent) || filter.When.EndsBy(known.Opened)
-	})
-	if sessions, err = query.LastN(sessions, filter.Limit); err != nil {
 		return err
 	}
 	rows := make([]sessionRow, len(sessions))
@@ -98,16 +97,27 @@ type timelineEntry struct {
 }
 
 // ShowSession prints the session that id identifies.
-func ShowSession(ctx context.Context, out *render.Printer, s *stores.Store, id string, opts ShowOptions) error {
+func ShowSession(ctx context.Context, out *render.Printer, s *stores.Store, r *index.Snapshot, id string, opts ShowOptions) error {
 	full := opts.FullInputs
-	session, state, err := query.LoadSession(ctx, s, id)
+	session, err := query.Session(r, id)
 	if err != nil {
 		return err
+	}
+	asked, err := r.Calls(index.CallQuery{Session: session.ID})
+	if err != nil {
+		return err
+	}
+	state := map[calls.Key]calls.Call{}
+	for _, c := range asked {
+		state[c.Key()] = c
 	}
 	detail := sessionDetail{sessionRow: newSessionRow(session), Timeline: []timelineEntry{}}
 	for v, err := range s.Ledger.Read(ctx, events.SessionStream(session.ID), 0) {
 		if err != nil {
 			return err
+		}
+		if v.Revision > session.Revision {
+			break // the index does not have the events after
 		}
 		detail.Timeline = append(detail.Timeline, timelineEntries(state, session.ID, v, full)...)
 	}
@@ -116,8 +126,9 @@ func ShowSession(ctx context.Context, out *render.Printer, s *stores.Store, id s
 
 // timelineEntries returns the entries that an event adds to the timeline. A call is one
 // entry, at the reply that asked for it, so the events of its start and its end add
-// none. They add entries of their own only if no reply on record asked for the call.
-func timelineEntries(state *calls.State, session domain.SessionID, v events.Envelope, full bool) []timelineEntry {
+// none. They add entries of their own only if no reply on record asked for the call. state
+// has the calls of the session that a reply asked for.
+func timelineEntries(state map[calls.Key]calls.Call, session domain.SessionID, v events.Envelope, full bool) []timelineEntry {
 	h := timelineEntry{Time: render.Timestamp(v.Time), Position: v.Position, Event: v.ID, Kind: v.Event.Kind(), summary: summary(v.Event)}
 	switch e := v.Event.(type) {
 	case events.PromptAdmitted:
@@ -132,11 +143,11 @@ func timelineEntries(state *calls.State, session domain.SessionID, v events.Enve
 	case events.ReplyRefused:
 		h.Turn, h.Message, h.Text, h.Reason = render.OrNull(e.Turn), render.OrNull(e.Message), render.OrNull(e.Text), render.OrNull(e.Reason)
 	case events.CallStarted:
-		if wasAsked(state, calls.Key{Session: session, Message: e.Message, Call: e.Call}) {
+		if _, asked := state[calls.Key{Session: session, Message: e.Message, Call: e.Call}]; asked {
 			return nil
 		}
 	case events.CallSettled:
-		if wasAsked(state, calls.Key{Session: session, Message: e.Message, Call: e.Call}) {
+		if _, asked := state[calls.Key{Session: session, Message: e.Message, Call: e.Call}]; asked {
 			return nil
 		}
 		h.Kind = "CallSettled (never asked)"
@@ -144,18 +155,12 @@ func timelineEntries(state *calls.State, session domain.SessionID, v events.Enve
 	return []timelineEntry{h}
 }
 
-// wasAsked reports whether a reply on record asked for a call.
-func wasAsked(state *calls.State, key calls.Key) bool {
-	c, ok := state.Call(key)
-	return ok && !c.Asked.IsZero()
-}
-
 // callEntries returns an entry for each call that the event v asks for, except the calls
 // that an earlier event already asked for.
-func callEntries(state *calls.State, session domain.SessionID, message domain.MessageID, asks []domain.Call, v events.Envelope, full bool) []timelineEntry {
+func callEntries(state map[calls.Key]calls.Call, session domain.SessionID, message domain.MessageID, asks []domain.Call, v events.Envelope, full bool) []timelineEntry {
 	var all []timelineEntry
 	for _, asked := range asks {
-		c, ok := state.Call(calls.Key{Session: session, Message: message, Call: asked.ID})
+		c, ok := state[calls.Key{Session: session, Message: message, Call: asked.ID}]
 		// A reply may contain the same call ID twice; the timeline shows the call once.
 		again := slices.ContainsFunc(all, func(h timelineEntry) bool { return h.call.ID == asked.ID })
 		if !ok || c.AskedAt.Event != v.ID || again {

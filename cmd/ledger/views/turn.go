@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/query"
@@ -14,6 +13,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
 	"github.com/settlement-ledger/ledger/projections/catalog"
+	"github.com/settlement-ledger/ledger/projections/index"
 	"github.com/settlement-ledger/ledger/projections/staleness"
 )
 
@@ -48,7 +48,8 @@ type turnDetail struct {
 	calls       []calls.Call      // the same as Calls, for the table
 	// described has the digests of the descriptions that were made for the turn, by tool.
 	described map[domain.Name]string
-	// system, parameters, schemas and instruction are the digests of texts.
+	// system, parameters, schemas and instruction are the digests of texts, and then the
+	// texts.
 	system, parameters, schemas, instruction string
 }
 
@@ -93,21 +94,13 @@ func newHiddenTool(h events.HiddenTool) hiddenTool {
 }
 
 // ShowTurn prints the turn that id identifies.
-func ShowTurn(ctx context.Context, out *render.Printer, s *stores.Store, id string, opts ShowOptions) error {
+func ShowTurn(ctx context.Context, out *render.Printer, s *stores.Store, r *index.Snapshot, id string, opts ShowOptions) error {
 	full := opts.FullInputs
-	state, err := stores.Current(ctx, s, calls.Projection())
+	turn, err := query.Turn(r, id)
 	if err != nil {
 		return err
 	}
-	stale, err := stores.Current(ctx, s, staleness.Projection())
-	if err != nil {
-		return err
-	}
-	tools, err := stores.Current(ctx, s, catalog.Projection())
-	if err != nil {
-		return err
-	}
-	turn, err := query.Turn(stale, state.Sessions(), id)
+	offer, tools, err := r.TurnOffer(turn)
 	if err != nil {
 		return err
 	}
@@ -115,34 +108,43 @@ func ShowTurn(ctx context.Context, out *render.Printer, s *stores.Store, id stri
 		Turn: turn.Turn, Session: turn.Session, Event: turn.Event,
 		Tools: []turnTool{}, Hidden: []hiddenTool{}, Calls: []callRow{},
 	}
-	var offered []domain.Offered
-	texts := map[string]string{}
-	for v, err := range s.Ledger.Read(ctx, events.SessionStream(turn.Session), 0) {
+	for v, err := range s.Ledger.Read(ctx, events.SessionStream(turn.Session), turn.Revision-1) {
 		if err != nil {
 			return err
 		}
-		switch e := v.Event.(type) {
-		case events.TextRecorded:
-			texts[e.Digest] = e.Text
-		case events.TurnMaterialized:
-			if e.Turn == turn.Turn {
-				offered = d.apply(e, v, offered)
-			}
+		if e, ok := v.Event.(events.TurnMaterialized); ok && e.Turn == turn.Turn {
+			d.apply(e, v)
+		}
+		if v.Revision >= turn.LastRevision {
+			break
 		}
 	}
-	d.System, d.Instruction = render.OrNull(texts[d.system]), render.OrNull(texts[d.instruction])
-	d.Parameters, d.Schemas = render.RawJSON([]byte(texts[d.parameters])), render.RawJSON([]byte(texts[d.schemas]))
-	for _, o := range offered {
-		tool, err := newTurnTool(ctx, s, tools, turn, o)
+	texts := textReader{ctx, s, r, turn.Session}
+	for _, part := range []struct {
+		to     *string
+		digest string
+	}{{&d.system, d.system}, {&d.instruction, d.instruction}, {&d.parameters, d.parameters}, {&d.schemas, d.schemas}} {
+		if *part.to, _, err = texts.read(part.digest); err != nil {
+			return err
+		}
+	}
+	d.System, d.Instruction = render.OrNull(d.system), render.OrNull(d.instruction)
+	d.Parameters, d.Schemas = render.RawJSON([]byte(d.parameters)), render.RawJSON([]byte(d.schemas))
+	for _, o := range offer.Offers {
+		tool, err := newTurnTool(ctx, s, tools, offer.Layers, o)
 		if err != nil {
 			return err
 		}
-		if text, ok := texts[d.described[o.Name]]; ok {
+		if text, ok, err := texts.read(d.described[o.Name]); err != nil {
+			return err
+		} else if ok {
 			tool.Description = &text
 		}
 		d.Tools = append(d.Tools, tool)
 	}
-	d.calls = slices.DeleteFunc(state.Calls(), func(c calls.Call) bool { return c.Turn != turn.Turn })
+	if d.calls, err = r.Calls(index.CallQuery{Turn: turn.Turn}); err != nil {
+		return err
+	}
 	asked, err := query.CallsWithInputs(ctx, s, d.calls)
 	if err != nil {
 		return err
@@ -154,10 +156,38 @@ func ShowTurn(ctx context.Context, out *render.Printer, s *stores.Store, id stri
 	})
 }
 
-// apply adds a TurnMaterialized event of the turn to d. It returns offered extended by
-// the tools of e that offered does not contain yet. Only the first event of the turn
+// A textReader reads the texts that a session records by their digests.
+type textReader struct {
+	ctx     context.Context
+	s       *stores.Store
+	r       *index.Snapshot
+	session domain.SessionID
+}
+
+// read returns the text with a digest, and whether the session records it.
+func (t textReader) read(digest string) (string, bool, error) {
+	if digest == "" {
+		return "", false, nil
+	}
+	at, err := t.r.TextPlace(t.session, digest)
+	if err != nil || at == 0 {
+		return "", false, err
+	}
+	for v, err := range t.s.Ledger.Read(t.ctx, events.SessionStream(t.session), at-1) {
+		if err != nil {
+			return "", false, err
+		}
+		if e, ok := v.Event.(events.TextRecorded); ok && e.Digest == digest {
+			return e.Text, true, nil
+		}
+		break
+	}
+	return "", false, fmt.Errorf("%w: session %s does not record the text %s at revision %d", index.ErrDamagedIndex, t.session, digest, at)
+}
+
+// apply adds a TurnMaterialized event of the turn to d. Only the first event of the turn
 // sets the scalar fields of d. An import can record further events, which add tools.
-func (d *turnDetail) apply(e events.TurnMaterialized, v events.Envelope, offered []domain.Offered) []domain.Offered {
+func (d *turnDetail) apply(e events.TurnMaterialized, v events.Envelope) {
 	if v.ID == d.Event {
 		d.Message, d.Agent, d.Model = e.Message, render.OrNull(e.Agent), render.OrNull(e.Model)
 		d.Rules, d.Provider, d.Client = render.OrNull(e.Rules), render.OrNull(e.Provider), render.OrNull(e.Client)
@@ -169,25 +199,18 @@ func (d *turnDetail) apply(e events.TurnMaterialized, v events.Envelope, offered
 		}
 		d.Position, d.Time, d.Disabled, d.Observed = v.Position, render.Timestamp(v.Time), e.Disabled, e.Observed
 	}
-	for _, o := range e.Tools {
-		if !slices.Contains(offered, o) {
-			offered = append(offered, o)
-		}
-	}
 	for _, h := range e.Hidden {
 		d.Hidden = append(d.Hidden, newHiddenTool(h))
 	}
-	return offered
 }
 
 // newTurnTool returns the row of an offered tool, with the registration now in effect
 // for its name. If that differs from the offered registration, the tool is stale and
-// newTurnTool finds the event that made it stale.
-func newTurnTool(ctx context.Context, s *stores.Store, state *catalog.State, turn staleness.TurnOffer, o domain.Offered) (turnTool, error) {
-	verdict := staleness.Compare(state, turn.Layers, o)
+// newTurnTool finds the event that made it stale in the layers of the turn.
+func newTurnTool(ctx context.Context, s *stores.Store, state *catalog.State, layers []domain.LayerID, o staleness.OfferedTool) (turnTool, error) {
 	t := turnTool{
 		offeredRow: offeredRow{o.Name, o.Registration, o.Layer, render.OrNull(o.Fingerprint.String())},
-		Stale:      verdict.Stale, Agrees: verdict.Agrees, Effective: newOfferedRow(verdict.Effective),
+		Stale:      o.Stale, Agrees: o.Agrees, Effective: newOfferedRow(o.Effective),
 	}
 	if layer, ok := state.Layer(o.Layer); ok {
 		t.Placement, t.Location = render.OrNull(layer.Placement.String()), render.OrNull(layer.Location)
@@ -197,10 +220,10 @@ func newTurnTool(ctx context.Context, s *stores.Store, state *catalog.State, tur
 			}
 		}
 	}
-	if verdict.ChangedBy.IsZero() {
+	if o.ChangedBy.IsZero() {
 		return t, nil
 	}
-	v, found, err := findEvent(ctx, s, turn.Layers, verdict.ChangedBy)
+	v, found, err := findEvent(ctx, s, layers, o.ChangedBy)
 	if found {
 		t.ChangedBy = render.OrNull(newEventPlace(v))
 	}
