@@ -32,12 +32,12 @@ import (
 )
 
 // digests returns the SHA-256 digest of each file of a store by its path. It omits the
-// folder ViewsName, where readers cache the states of projections.
+// folder ViewsName, where readers cache the states of projections, and of the index.
 func digests(t *testing.T, store string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	noError(t, filepath.WalkDir(store, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && d.Name() == stores.ViewsName {
+		if err == nil && d.IsDir() && (d.Name() == stores.ViewsName || d.Name() == "index") {
 			return fs.SkipDir
 		}
 		if err != nil || d.IsDir() {
@@ -179,6 +179,9 @@ func TestAnotherUsersFolderIsReadAndVerified(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(store, stores.ViewsName)); err == nil {
 		t.Error("another user left answers in the folder")
+	}
+	if _, err := os.Stat(filepath.Join(store, "index")); err == nil {
+		t.Error("another user left an index in the folder")
 	}
 	// The owner can verify the store as well.
 	if got := ledger(t, store, "verify"); got.exit != 0 {

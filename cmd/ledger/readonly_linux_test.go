@@ -5,7 +5,9 @@ import (
 	"errors"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -47,6 +49,44 @@ func TestAReadOnlyMountIsReadAndVerified(t *testing.T) {
 		if !bytes.Equal(bytes.ReplaceAll(there, []byte(dir), []byte(store)), here) {
 			t.Errorf("%s: verify there: %s; here: %s", name, there, here)
 		}
+	}
+}
+
+// The index of a store that cannot be written is in the cache folder, and in memory if that
+// cannot be written either; the answers are the same. With --no-wait no file is made.
+func TestAReadOnlyStoreIsAnsweredFromTheCacheOrFromMemory(t *testing.T) {
+	t.Parallel()
+	store := newSeededStore(t)
+	dir := mounted(t, store, "", syscall.MS_BIND, "")
+	noError(t, syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY, ""))
+	cache := t.TempDir()
+	run := func(cache string, args ...string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), commandPath(), append([]string{"--store", dir}, args...)...)
+		cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+cache)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	found := func() []string {
+		files, err := filepath.Glob(filepath.Join(cache, "ledger", "index", "*", "ledger.db"))
+		noError(t, err)
+		return files
+	}
+	if out, err := run(cache, "call", "ls", "--no-wait"); err == nil || !strings.Contains(out, "there is no index") || len(found()) != 0 {
+		t.Errorf("call ls --no-wait without an index: %v, %s, files %v; want an error and no file", err, out, found())
+	}
+	for _, args := range [][]string{{"call", "ls", "-o", "json"}, {"session", "show", "@last"}, {"turn", "show", "@last"}, {"registry", "at", "now"}} {
+		want := ledger(t, store, args...)
+		for name, folder := range map[string]string{"cache": cache, "memory": filepath.Join(dir, "no")} {
+			if got, err := run(folder, args...); err != nil || got != string(want.out) {
+				t.Errorf("%s: ledger %s: %v, %s; want %s", name, strings.Join(args, " "), err, got, want.out)
+			}
+		}
+	}
+	if len(found()) != 1 {
+		t.Errorf("the cache has the indexes %v, want one", found())
+	}
+	if out, err := run(cache, "call", "ls", "--no-wait"); err != nil {
+		t.Errorf("call ls --no-wait: %v, %s", err, out)
 	}
 }
 

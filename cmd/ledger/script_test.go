@@ -38,9 +38,17 @@ func TestMain(m *testing.M) {
 // A testRun runs the tests and removes the command that commandPath built for them.
 type testRun struct{ *testing.M }
 
-// Run returns the exit status of the tests.
+// Run returns the exit status of the tests. It gives the commands a cache folder of their own.
 func (r testRun) Run() int {
 	defer func() { _ = os.RemoveAll(plainFolder) }() // "" if commandPath built no command
+	cache, err := os.MkdirTemp("", "ledger-cache-")
+	if err == nil {
+		defer os.RemoveAll(cache)
+		err = os.Setenv("XDG_CACHE_HOME", cache)
+	}
+	if err != nil {
+		panic(err)
+	}
 	return r.M.Run()
 }
 

@@ -8,21 +8,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
 
-// A projection state that readers cached for one log is not used for another log that
-// replaces it in the same folder.
+// An index of one log is not used for another log that replaces it in the same folder.
 func TestAnAnswerOfAnotherLogIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	store := grownStore(t, 3000)
 	if got := ledger(t, store, "call", "ls"); got.exit != 0 {
 		t.Fatalf("call ls: exit %d, %s", got.exit, got.err)
 	}
-	kept, err := os.ReadDir(filepath.Join(store, stores.ViewsName))
+	kept, err := os.ReadDir(filepath.Join(store, "index"))
 	if err != nil || len(kept) == 0 {
 		t.Fatalf("no answers are kept beside the log: %v", err)
 	}

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/url"
+	"syscall"
 	"time"
 
 	"github.com/settlement-ledger/ledger/events"
@@ -21,6 +23,8 @@ var (
 	// ErrStatement: SQLite refuses a statement, because it is not valid or does not only
 	// read.
 	ErrStatement = errors.New("statement is refused")
+	// ErrUnwritable: the folder of the index cannot be written, or its disk is full.
+	ErrUnwritable = errors.New("index cannot be written")
 	// ErrDamagedIndex: SQLite reports damage of the database, or the file is no database.
 	ErrDamagedIndex = errors.New("index is damaged")
 )
@@ -39,6 +43,29 @@ func classified(err error) error {
 	}
 	if failed.Code() == sqlite3.SQLITE_IOERR_SHORT_READ {
 		return fmt.Errorf("%w: %w", ErrDamagedIndex, err)
+	}
+	return err
+}
+
+// unwritable wraps an error in ErrUnwritable if it means that the folder or the disk takes
+// no more bytes.
+func unwritable(err error) error {
+	for _, cause := range []error{fs.ErrPermission, syscall.EROFS, syscall.ENOTDIR, syscall.ENOSPC, syscall.EDQUOT} {
+		if errors.Is(err, cause) {
+			return fmt.Errorf("%w: %w", ErrUnwritable, err)
+		}
+	}
+	failed, ok := errors.AsType[*sqlite.Error](err)
+	if !ok {
+		return err
+	}
+	switch failed.Code() {
+	case sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_TRUNCATE, sqlite3.SQLITE_IOERR_SHMOPEN, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP:
+		return fmt.Errorf("%w: %w", ErrUnwritable, err)
+	}
+	switch failed.Code() & 0xff {
+	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN:
+		return fmt.Errorf("%w: %w", ErrUnwritable, err)
 	}
 	return err
 }

@@ -45,6 +45,7 @@
 // # Errors
 //
 // [ErrNoIndex]: there is no index to read. [ErrStatement]: SQLite refuses a statement.
+// [ErrUnwritable]: the folder takes no more bytes; [InMemory] needs none.
 // [ErrDamagedIndex]: SQLite reports damage, or the file is no database. All other errors
 // come from the log or the file system.
 //

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"time"
 
 	"github.com/settlement-ledger/ledger/events"
@@ -28,8 +30,10 @@ const progressInterval = 100 * time.Millisecond
 // CatchUp reads the events up to the end that the log has when the folder is locked. It
 // makes the index if there is none, and rebuilds one that is not to be believed. It waits
 // while another process fills the index. If report is not nil, CatchUp calls it about ten
-// times a second, on its own goroutine.
+// times a second, on its own goroutine. It returns an ErrUnwritable if the folder takes no
+// more bytes.
 func (x *Index) CatchUp(ctx context.Context, l *events.Ledger, report func(Progress)) (err error) {
+	defer func() { err = unwritable(err) }()
 	release, err := x.acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("lock index: %w", err)
@@ -58,13 +62,33 @@ func (x *Index) make(ctx context.Context, l *events.Ledger, report func(Progress
 	if err != nil {
 		return err
 	}
-	return x.fill(ctx, l, path, filling{report: report, opened: func() error { return x.link(path) }})
+	linked := false
+	err = x.fill(ctx, l, path, filling{report: report, opened: func() error {
+		linked = true
+		return x.link(path)
+	}})
+	if err != nil && !linked {
+		err = errors.Join(err, discard(path))
+	}
+	return err
+}
+
+// discard removes a database that no link names, with its logs.
+func discard(path string) error {
+	var errs []error
+	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
+		if err := os.Remove(path + suffix); !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Rebuild fills a new database from the beginning of the log, and then replaces the old
 // one by it. Until then, and if Rebuild fails, readers have the old one. Report is as in
 // CatchUp.
 func (x *Index) Rebuild(ctx context.Context, l *events.Ledger, report func(Progress)) (err error) {
+	defer func() { err = unwritable(err) }()
 	release, err := x.acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("lock index: %w", err)
@@ -80,7 +104,7 @@ func (x *Index) replace(ctx context.Context, l *events.Ledger, report func(Progr
 		return err
 	}
 	if err := x.fill(ctx, l, path, filling{report: report, reason: reason}); err != nil {
-		return fmt.Errorf("rebuild index: %w", err)
+		return fmt.Errorf("rebuild index: %w", errors.Join(err, discard(path)))
 	}
 	return x.link(path)
 }

@@ -44,6 +44,29 @@ func (x *Index) Snapshot(ctx context.Context) (s *Snapshot, err error) {
 	return s, err
 }
 
+// maxMemoryPages bounds an index in memory, in pages of 4 KiB.
+const maxMemoryPages = 128 << 10
+
+// InMemory fills an index in memory, from the beginning of the log, and returns a Snapshot
+// of it, for a machine without a folder that can be written. It returns an ErrUnwritable if
+// the index is larger than 512 MiB. Report is as in CatchUp.
+func InMemory(ctx context.Context, l *events.Ledger, report func(Progress)) (*Snapshot, error) {
+	d, err := connect(":memory:", "memory", []string{fmt.Sprintf("max_page_count(%d)", maxMemoryPages), "temp_store(MEMORY)"})
+	if err != nil {
+		return nil, err
+	}
+	f, err := newFiller(d, maxBatchEvents)
+	if err == nil {
+		if err = f.read(ctx, l, filling{report: report, reason: "no folder for it can be written"}); err != nil {
+			err = errors.Join(err, f.abandon())
+		}
+	}
+	if err != nil {
+		return nil, unwritable(errors.Join(err, d.close()))
+	}
+	return &Snapshot{database: d, ctx: ctx, progress: f.progress}, nil
+}
+
 // Close ends the Snapshot.
 func (s *Snapshot) Close() error { return s.close() }
 

@@ -4,7 +4,8 @@
 // [Answerer.Read] calls a command with a snapshot of the current index.
 // [SQL] runs a statement over the index, after the index has read the rest of the log.
 // [Status] prints how far the index is, and [Rebuild] fills it anew. The index is in the
-// folder that stores.Opener.IndexFolder returns.
+// first folder of stores.Opener.IndexFolders that can be written, or for an Answerer in
+// memory if there is none.
 //
 // # Promises
 //

@@ -23,11 +23,29 @@ func openIndex(ctx context.Context, o *stores.Opener, use func(*stores.Store, *i
 	if err != nil {
 		return err
 	}
-	dir, err := o.IndexFolder(at)
+	all, err := indexes(o, at)
+	if err == nil && len(all) == 0 {
+		err = fault.Usage("no folder for the index: the folder of the store cannot be written, and HOME and XDG_CACHE_HOME are not set")
+	}
 	if err == nil {
-		err = use(s, index.New(dir))
+		err = index.ErrUnwritable
+	}
+	for _, x := range all {
+		if errors.Is(err, index.ErrUnwritable) {
+			err = use(s, x)
+		}
 	}
 	return errors.Join(err, s.Close())
+}
+
+// indexes returns the indexes that a store may have, the best one first.
+func indexes(o *stores.Opener, at stores.Address) ([]*index.Index, error) {
+	folders, err := o.IndexFolders(at)
+	all := make([]*index.Index, len(folders))
+	for i, dir := range folders {
+		all[i] = index.New(dir)
+	}
+	return all, err
 }
 
 // reporter returns a function that shows the progress of a fill, and the function that
@@ -63,27 +81,50 @@ func (a *Answerer) Answer(ctx context.Context, s *stores.Store, use func(*index.
 	if err != nil {
 		return err
 	}
-	dir, err := a.Opener.IndexFolder(at)
+	all, err := indexes(a.Opener, at)
 	if err != nil {
 		return err
 	}
-	x := index.New(dir)
+	for i, x := range all {
+		if err := a.from(ctx, s, x, use); !errors.Is(err, index.ErrUnwritable) && !(a.NoWait && errors.Is(err, index.ErrNoIndex) && i < len(all)-1) {
+			return reported(err)
+		}
+	}
+	return reported(a.fromMemory(ctx, s, use))
+}
+
+// from answers from the index in a folder. It returns an index.ErrUnwritable if it cannot
+// make it current.
+func (a *Answerer) from(ctx context.Context, s *stores.Store, x *index.Index, use func(*index.Snapshot) error) error {
 	if a.NoWait {
 		if err := warnBehind(ctx, a.Printer, s, x); err != nil {
 			return err
 		}
-		return reported(answer(ctx, x, use))
+		return answer(ctx, x, use)
 	}
 	if err := catchUp(ctx, a.Printer, s, x); err != nil {
 		return err
 	}
-	if err = answer(ctx, x, use); errors.Is(err, index.ErrDamagedIndex) {
+	err := answer(ctx, x, use)
+	if errors.Is(err, index.ErrDamagedIndex) {
 		if err := rebuild(ctx, a.Printer, s, x); err != nil {
 			return err
 		}
 		err = answer(ctx, x, use)
 	}
-	return reported(err)
+	return err
+}
+
+// fromMemory answers from an index in memory, for a machine on which no folder can be
+// written.
+func (a *Answerer) fromMemory(ctx context.Context, s *stores.Store, use func(*index.Snapshot) error) error {
+	report, end := reporter(a.Printer)
+	r, err := index.InMemory(ctx, s.Ledger, report)
+	end()
+	if err != nil {
+		return err
+	}
+	return errors.Join(use(r), r.Close())
 }
 
 // answer calls use with a snapshot of an index.
@@ -198,6 +239,8 @@ func reported(err error) error {
 		f := fault.NotFound("leave --no-wait out, or run ledger index rebuild", "%w", err)
 		f.Command = "ledger index rebuild"
 		return f
+	case errors.Is(err, index.ErrUnwritable):
+		return fault.WithHint(err, "set XDG_CACHE_HOME to a folder on a disk with space")
 	case errors.Is(err, index.ErrDamagedIndex):
 		return fault.WithHint(err, "ledger index rebuild fills it anew")
 	}

@@ -5,37 +5,43 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
-
-	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 )
 
 // indexName is the name of the folder of the index in the folder of a store or node.
 const indexName = "index"
 
-// IndexFolder returns the folder of the index of a store: in the folder of the store if the
-// user of this process owns it and may write to it, for a database in the folder of this
-// node, and otherwise in the user's cache folder, under a hash of the store's path. It does
-// not make the folder.
-func (o *Opener) IndexFolder(at Address) (string, error) {
+// IndexFolders returns the folders in which the index of a store may be, the best one first:
+// in the folder of the store if the user of this process owns it and may write to it, for a
+// database in the folder of this node; and in the user's cache folder, under a hash of the
+// path or address of the store. There is no folder if the environment names no cache folder.
+// It does not make the folders.
+func (o *Opener) IndexFolders(at Address) ([]string, error) {
+	var folders []string
+	identity := at.String()
 	if at.Database != "" {
 		dir, err := o.NodeDir(at)
-		return filepath.Join(dir, indexName), err
-	}
-	if info, err := os.Stat(at.Folder); err == nil && owned(info) && writable(at.Folder) {
-		return filepath.Join(at.Folder, indexName), nil
-	}
-	path, err := filepath.Abs(at.Folder)
-	if err != nil {
-		return "", err
+		if err != nil {
+			return nil, err
+		}
+		folders = append(folders, filepath.Join(dir, indexName))
+	} else {
+		if info, err := os.Stat(at.Folder); err == nil && owned(info) && writable(at.Folder) {
+			folders = append(folders, filepath.Join(at.Folder, indexName))
+		}
+		path, err := filepath.Abs(at.Folder)
+		if err != nil {
+			return nil, err
+		}
+		identity = path
 	}
 	cache := o.Getenv("XDG_CACHE_HOME")
 	if !filepath.IsAbs(cache) {
 		home := o.Getenv("HOME")
 		if home == "" {
-			return "", fault.Usage("no folder for the index: the folder of the store cannot be written, and HOME and XDG_CACHE_HOME are not set")
+			return folders, nil
 		}
 		cache = filepath.Join(home, ".cache")
 	}
-	sum := sha256.Sum256([]byte(path))
-	return filepath.Join(cache, "ledger", indexName, hex.EncodeToString(sum[:8])), nil
+	sum := sha256.Sum256([]byte(identity))
+	return append(folders, filepath.Join(cache, "ledger", indexName, hex.EncodeToString(sum[:8]))), nil
 }
