@@ -21,7 +21,7 @@ type CallStarted struct {
 	// Offered is the registration that the turn offered.
 	Offered domain.Offered `json:"offered"`
 	// Effective is the registration that runs.
-	Effective domain.Offered `json:"effective"`
+	Effective domain.Offered `json:"effective,omitzero"`
 	// Input is the input that runs, if hooks changed the requested one. Empty:
 	// they did not.
 	Input json.RawMessage `json:"input,omitempty"`
@@ -65,7 +65,7 @@ type CallSettled struct {
 	Effective domain.Offered   `json:"effective,omitzero"`
 	// Agrees reports whether the fingerprints of Offered and Effective are known
 	// and equal.
-	Agrees    bool           `json:"agrees"`
+	Agrees    bool           `json:"agrees,omitempty"`
 	ChangedBy domain.EventID `json:"changed_by,omitzero"`
 	// Allowed are the rules that allowed permission requests of the call without a
 	// prompt.

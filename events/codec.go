@@ -89,6 +89,16 @@ func decodeFields[E Event](c *jsonCodec, e E, fields func(*jsonCodec, *E)) Event
 	return e
 }
 
+// decodePacked does the work of decodeFields for an event with an encoded form.
+func decodePacked[P packedEvent](c *jsonCodec, p P, fields func(*jsonCodec, *P)) Event {
+	fields(c, &p)
+	c.literal("}")
+	if !c.complete() {
+		return nil
+	}
+	return p.unpacked()
+}
+
 // always is passed as the argument present for a field that is written with every value.
 const always = true
 

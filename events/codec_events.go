@@ -172,9 +172,11 @@ func (c *jsonCodec) write(e Event) bool {
 	case ReplyRefused:
 		replyRefusedFields(c, &e)
 	case CallStarted:
-		callStartedFields(c, &e)
+		p := packCallStarted(e)
+		packedCallStartedFields(c, &p)
 	case CallSettled:
-		callSettledFields(c, &e)
+		p := packCallSettled(e)
+		packedCallSettledFields(c, &p)
 	case LateResultObserved:
 		lateResultObservedFields(c, &e)
 	case PermissionRequested:
@@ -253,9 +255,9 @@ func (c *jsonCodec) read(kind string) Event {
 	case "ReplyRefused":
 		return decodeFields(c, ReplyRefused{}, replyRefusedFields)
 	case "CallStarted":
-		return decodeFields(c, CallStarted{}, callStartedFields)
+		return decodePacked(c, packedCallStarted{}, packedCallStartedFields)
 	case "CallSettled":
-		return decodeFields(c, CallSettled{}, callSettledFields)
+		return decodePacked(c, packedCallSettled{}, packedCallSettledFields)
 	case "LateResultObserved":
 		return decodeFields(c, LateResultObserved{}, lateResultObservedFields)
 	case "PermissionRequested":
@@ -540,6 +542,12 @@ func replyRefusedFields(c *jsonCodec, v *ReplyRefused) {
 	textField(c, `"thinking":`, &v.Thinking, v.Thinking != "")
 }
 
+// packedCallStartedFields encodes or decodes the fields of packedCallStarted.
+func packedCallStartedFields(c *jsonCodec, v *packedCallStarted) {
+	callStartedFields(c, &v.CallStarted)
+	c.boolField(`"same":`, &v.Same, v.Same)
+}
+
 // callStartedFields encodes or decodes the fields of CallStarted.
 func callStartedFields(c *jsonCodec, v *CallStarted) {
 	idField(c, `"turn":`, &v.Turn, always)
@@ -549,7 +557,7 @@ func callStartedFields(c *jsonCodec, v *CallStarted) {
 	if c.key(`"offered":`, always) {
 		offeredElement(c, &v.Offered)
 	}
-	if c.key(`"effective":`, always) {
+	if c.key(`"effective":`, !v.Effective.IsZero()) {
 		offeredElement(c, &v.Effective)
 	}
 	c.rawField(`"input":`, &v.Input, len(v.Input) > 0)
@@ -557,6 +565,12 @@ func callStartedFields(c *jsonCodec, v *CallStarted) {
 	c.boolField(`"asks_first":`, &v.AsksFirst, v.AsksFirst)
 	textField(c, `"title":`, &v.Title, v.Title != "")
 	idField(c, `"process":`, &v.Process, !v.Process.IsZero())
+}
+
+// packedCallSettledFields encodes or decodes the fields of packedCallSettled.
+func packedCallSettledFields(c *jsonCodec, v *packedCallSettled) {
+	callSettledFields(c, &v.CallSettled)
+	c.boolField(`"same":`, &v.Same, v.Same)
 }
 
 // callSettledFields encodes or decodes the fields of CallSettled.
@@ -585,7 +599,7 @@ func callSettledFields(c *jsonCodec, v *CallSettled) {
 	if c.key(`"effective":`, !v.Effective.IsZero()) {
 		offeredElement(c, &v.Effective)
 	}
-	c.boolField(`"agrees":`, &v.Agrees, always)
+	c.boolField(`"agrees":`, &v.Agrees, v.Agrees)
 	idField(c, `"changed_by":`, &v.ChangedBy, !v.ChangedBy.IsZero())
 	listField(c, `"allowed":`, &v.Allowed, len(v.Allowed) > 0, ruleElement)
 	intField(c, `"ran_ms":`, &v.RanMS, v.RanMS != 0)

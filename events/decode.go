@@ -38,7 +38,7 @@ func (d *decoder) decode(e Entry) (Envelope, error) {
 		v.Event = Unknown{e.Kind, e.Version, e.Data}
 		return v, nil
 	}
-	if e.Version == k.version {
+	if e.Version >= k.readable {
 		d.codec = jsonCodec{buf: e.Data, reading: true, interned: d.interned}
 		if v.Event = d.codec.read(e.Kind); v.Event != nil {
 			return v, nil

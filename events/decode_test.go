@@ -33,7 +33,7 @@ func TestUnknownEventsPassThroughByteForByte(t *testing.T) {
 	metadata := `{"$correlationId":"` + m.Session().String() + `","$causationId":"` + m.Event().String() + `"}`
 	for name, e := range map[string]events.Entry{
 		"unknown kind":     entry("WeatherChanged", 1, `{ "rain" : [1.50, "\u003c"], "rain":null }`, metadata),
-		"later version":    entry("CallSettled", 2, `{"outcome":"delegated"}`, metadata),
+		"later version":    entry("CallSettled", 3, `{"outcome":"delegated"}`, metadata),
 		"without metadata": entry("WeatherChanged", 65535, `7`, `{}`),
 	} {
 		v, err := events.Decode(e)

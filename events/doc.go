@@ -41,7 +41,8 @@
 //
 // A kind never changes its name or the meaning of a key. An optional key may be
 // added to a kind, with a golden file of its own; any other change needs a new
-// version with an upcast in the line of the table.
+// version with an upcast in the line of the table. A line of a kind that leaves out
+// fields which repeat others names the struct of its encoded form too.
 //
 // # Promises
 //

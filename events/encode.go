@@ -64,7 +64,7 @@ func (b *encodeBuffer) marshal(e Event) ([]byte, error) {
 	}
 	c := jsonCodec{buf: b.buf}
 	if !c.write(e) {
-		return marshalJSON(e)
+		return marshalJSON(packedForm(e))
 	}
 	return b.appended(c.buf), nil
 }

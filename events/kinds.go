@@ -28,8 +28,8 @@ var kinds = map[string]kind{
 	"TurnMaterialized":    of[TurnMaterialized](),
 	"ReplyReceived":       of[ReplyReceived](),
 	"ReplyRefused":        of[ReplyRefused](),
-	"CallStarted":         of[CallStarted](),
-	"CallSettled":         of[CallSettled](),
+	"CallStarted":         packed[CallStarted, packedCallStarted](unchanged),
+	"CallSettled":         packed[CallSettled, packedCallSettled](unchanged),
 	"LateResultObserved":  of[LateResultObserved](),
 	"PermissionRequested": of[PermissionRequested](),
 	"PermissionDecided":   of[PermissionDecided](),
@@ -57,25 +57,55 @@ var kinds = map[string]kind{
 // upcasts from older versions.
 type kind struct {
 	version int
+	// readable is the oldest version whose data are data of the current one too.
+	readable int
 	// upcasts[i] converts data of version i+1 to version i+2.
-	upcasts []func(json.RawMessage) (json.RawMessage, error)
+	upcasts []upcast
 	decode  func(json.RawMessage) (Event, error)
 }
 
+// An upcast converts data of one version of a kind to the next.
+type upcast func(json.RawMessage) (json.RawMessage, error)
+
+// unchanged is the upcast from a version whose data the next version reads as the same
+// event.
+var unchanged upcast
+
 // of returns the kind of the event type E with its upcasts, oldest first. The
 // version is one more than the number of upcasts.
-func of[E Event](upcasts ...func(json.RawMessage) (json.RawMessage, error)) kind {
-	return kind{version: len(upcasts) + 1, upcasts: upcasts, decode: func(data json.RawMessage) (Event, error) {
+func of[E Event](upcasts ...upcast) kind {
+	return kindOf(upcasts, func(data json.RawMessage) (Event, error) {
 		var e E
 		err := json.Unmarshal(data, &e)
 		return e, err
-	}}
+	})
+}
+
+// packed returns the kind of the event type E, whose encoded form is P, as of does.
+func packed[E Event, P packedEvent](upcasts ...upcast) kind {
+	return kindOf(upcasts, func(data json.RawMessage) (Event, error) {
+		var p P
+		err := json.Unmarshal(data, &p)
+		return p.unpacked(), err
+	})
+}
+
+// kindOf returns the kind with these upcasts and this decoder of the last version.
+func kindOf(upcasts []upcast, decode func(json.RawMessage) (Event, error)) kind {
+	k := kind{version: len(upcasts) + 1, upcasts: upcasts, decode: decode}
+	for k.readable = k.version; k.readable > 1 && upcasts[k.readable-2] == nil; {
+		k.readable--
+	}
+	return k
 }
 
 // read decodes data of a version from 1 to k.version. It converts older data with the
 // upcasts first.
 func (k kind) read(version int, data json.RawMessage) (Event, error) {
 	for i, upcast := range k.upcasts[version-1:] {
+		if upcast == nil {
+			continue
+		}
 		var err error
 		if data, err = upcast(data); err != nil {
 			return nil, fmt.Errorf("upcast version %d: %w", version+i, err)

@@ -1,7 +1,6 @@
 package events
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/settlement-ledger/ledger/domain"
@@ -32,9 +31,6 @@ type ProcessStarted struct {
 	// the store. Older programs leave it false.
 	InStore bool `json:"in_store,omitempty"`
 }
-
-// unchanged is the upcast from a version that only lacks optional fields.
-func unchanged(data json.RawMessage) (json.RawMessage, error) { return data, nil }
 
 // LeaseRenewed records that a process is alive and holds its lease at least
 // until a time.

@@ -109,7 +109,11 @@ func (c *jsonCodec) write(e Event) bool {
 	switch e := e.(type) {
 `)
 	for _, k := range m.kinds {
-		if k.fields.stdlib == "" {
+		switch {
+		case k.fields.stdlib != "":
+		case k.packed != "":
+			fmt.Fprintf(b, "case %s:\np := pack%s(e)\n%sFields(c, &p)\n", k.typ, k.typ, k.fields.name)
+		default:
 			fmt.Fprintf(b, "case %s:\n%sFields(c, &e)\n", k.typ, k.fields.name)
 		}
 	}
@@ -130,7 +134,11 @@ func (c *jsonCodec) read(kind string) Event {
 	switch kind {
 `)
 	for _, k := range m.kinds {
-		if k.fields.stdlib == "" {
+		switch {
+		case k.fields.stdlib != "":
+		case k.packed != "":
+			fmt.Fprintf(b, "case %q:\nreturn decodePacked(c, %s{}, %sFields)\n", k.kind, k.packed, k.fields.name)
+		default:
 			fmt.Fprintf(b, "case %q:\nreturn decodeFields(c, %s{}, %sFields)\n", k.kind, k.typ, k.fields.name)
 		}
 	}

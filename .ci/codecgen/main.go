@@ -14,8 +14,10 @@
 // # Kinds
 //
 // Each line of the table, "Name": of[Type](upcasts...), gives the struct Type
-// the methods of an Event. A struct that has JSON keys in its tags must be in
-// the table or in a field of a struct that is.
+// the methods of an Event. In a line "Name": packed[Type, Packed](upcasts...) the
+// struct Packed is encoded in place of Type: the function packType returns it, and its
+// method unpacked returns the event. A struct that has JSON keys in its tags must
+// be in the table or in a field of a struct that is.
 //
 // # Fields
 //

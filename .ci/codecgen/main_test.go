@@ -117,6 +117,23 @@ func TestErrorsNameFileStructAndField(t *testing.T) {
 	}
 }
 
+func TestPackedStructIsEncodedInPlaceOfTheEvent(t *testing.T) {
+	t.Parallel()
+	packed := "var kinds = map[string]kind{\n\"Asked\": packed[Asked, packedAsked](),\n}\ntype Asked struct { Text string 'json:\"text\"' }\n"
+	out, err := generateFrom(t, packed+"type packedAsked struct {\nAsked\nSame bool 'json:\"same,omitempty\"'\n}")
+	for _, want := range []string{
+		"case Asked:\n\t\tp := packAsked(e)\n\t\tpackedAskedFields(c, &p)", "return decodePacked(c, packedAsked{}, packedAskedFields)",
+		"askedFields(c, &v.Asked)\n\tc.boolField(`\"same\":`, &v.Same, v.Same)", "func (Asked) Kind() string",
+	} {
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("generate returned\n%s\n%v, want a file with %q", out, err, want)
+		}
+	}
+	if _, err := generateFrom(t, packed); err == nil || !strings.Contains(err.Error(), "kind Asked has no packed struct: declare type packedAsked") {
+		t.Errorf("generate without the packed struct returned %v", err)
+	}
+}
+
 func TestAllErrorsAreReported(t *testing.T) {
 	t.Parallel()
 	_, err := generateFrom(t, table+"type Asked struct {\nA float64 'json:\"a\"'\nB float64 'json:\"b\"'\n}\ntype Told struct { Text string 'json:\"text\"' }")

@@ -116,9 +116,10 @@ func (p *pkg) at(n ast.Node, format string, args ...any) error {
 
 // A tableLine is a line of the table of kinds.
 type tableLine struct {
-	kind string // the name under which the events are stored
-	typ  string // the struct
-	expr ast.Expr
+	kind   string // the name under which the events are stored
+	typ    string // the struct
+	packed string // the struct that is encoded in its place; empty: the struct itself
+	expr   ast.Expr
 }
 
 // table returns the lines of the variable kinds, in order.
@@ -146,7 +147,7 @@ func (p *pkg) table() ([]tableLine, error) {
 
 // line returns the table line of one element of the map.
 func (p *pkg) line(element ast.Expr) (line tableLine, err error) {
-	malformed := p.at(element, `line of the table of kinds is not "Name": of[Type](upcasts...)`)
+	malformed := p.at(element, `line of the table of kinds is not "Name": of[Type](upcasts...) or "Name": packed[Type, Packed](upcasts...)`)
 	pair, ok := element.(*ast.KeyValueExpr)
 	if !ok {
 		return line, malformed
@@ -159,15 +160,21 @@ func (p *pkg) line(element ast.Expr) (line tableLine, err error) {
 	if !ok {
 		return line, malformed
 	}
-	of, ok := call.Fun.(*ast.IndexExpr)
-	if !ok {
+	line.expr = element
+	switch of := call.Fun.(type) {
+	case *ast.IndexExpr:
+		if exprText(of.X) != "of" {
+			return line, malformed
+		}
+		line.typ = exprText(of.Index)
+	case *ast.IndexListExpr:
+		if exprText(of.X) != "packed" || len(of.Indices) != 2 {
+			return line, malformed
+		}
+		line.typ, line.packed = exprText(of.Indices[0]), exprText(of.Indices[1])
+	default:
 		return line, malformed
 	}
-	fun, isName := of.X.(*ast.Ident)
-	typ, isType := of.Index.(*ast.Ident)
-	if !isName || fun.Name != "of" || !isType {
-		return line, malformed
-	}
-	kind, err := strconv.Unquote(key.Value)
-	return tableLine{kind, typ.Name, element}, err
+	line.kind, err = strconv.Unquote(key.Value)
+	return line, err
 }

@@ -101,7 +101,7 @@ type model struct {
 	known          map[string]*structFields // the structs by package and name
 }
 
-// A kindOfEvent is a line of the table with its struct.
+// A kindOfEvent is a line of the table with the struct that is encoded.
 type kindOfEvent struct {
 	tableLine
 	fields *structFields
@@ -123,6 +123,13 @@ func load(events, domain *pkg) (*model, error) {
 			continue
 		}
 		s, err := m.structOf(events, decl)
+		if err == nil && line.packed != "" {
+			if decl, ok = events.types[line.packed]; !ok {
+				errs = append(errs, events.at(line.expr, "kind %s has no packed struct: declare type %s", line.kind, line.packed))
+				continue
+			}
+			s, err = m.structOf(events, decl)
+		}
 		if err != nil {
 			errs = append(errs, err)
 			continue
