@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/indexing"
+	"github.com/settlement-ledger/ledger/projections/index"
 	"github.com/spf13/cobra"
 )
 
@@ -37,6 +38,32 @@ database, which other programs can read too.`,
 // indexCommand returns the command group `ledger index`, whose subcommands are status and
 // rebuild.
 func (a *app) indexCommand() *cobra.Command {
+	var text, noText bool
+	rebuild := &cobra.Command{
+		Use: "rebuild", Short: "Fill the index from the beginning of the log",
+		Long: `Fill a new index from the beginning of the log, and replace the old one by it. Until
+then other commands use the old one. An index of another log, of another version or
+with damage is rebuilt by the next command that needs it, without this one.
+With --no-text the index has no full text: it takes half of the time and three
+quarters of the space, and no statement can search texts. Later fills and rebuilds keep
+that until --text.`,
+		Example: "  ledger index rebuild\n  ledger index rebuild --no-text",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			fill := (*index.Index).Rebuild
+			switch {
+			case text && noText:
+				return fault.Usage("--text and --no-text exclude each other: give one of them")
+			case text:
+				fill = (*index.Index).RebuildWithText
+			case noText:
+				fill = (*index.Index).RebuildWithoutText
+			}
+			return indexing.Rebuild(cmd.Context(), a.Printer, a.Opener, fill)
+		},
+	}
+	rebuild.Flags().BoolVar(&text, "text", false, "the index has full text, also if the old one has not")
+	rebuild.Flags().BoolVar(&noText, "no-text", false, "the index has no full text")
 	return a.group("index", "Index: the SQLite database that queries read",
 		&cobra.Command{
 			Use: "status", Short: "Show the path of the index and how far it is",
@@ -48,15 +75,5 @@ behind the log, or is rebuilt by the next command that needs it. Nothing is chan
 				return indexing.Status(cmd.Context(), a.Printer, a.Opener)
 			},
 		},
-		&cobra.Command{
-			Use: "rebuild", Short: "Fill the index from the beginning of the log",
-			Long: `Fill a new index from the beginning of the log, and replace the old one by it. Until
-then other commands use the old one. An index of another log, of another version or
-with damage is rebuilt by the next command that needs it, without this one.`,
-			Example: "  ledger index rebuild",
-			Args:    cobra.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error {
-				return indexing.Rebuild(cmd.Context(), a.Printer, a.Opener)
-			},
-		})
+		rebuild)
 }

@@ -242,9 +242,10 @@ func (f *filler) settled(s *sessionRow, e events.CallSettled, v events.Envelope)
 	return f.text("shown", s, e.Message, e.Call, calls.Shown(e), v)
 }
 
-// text writes a text for search. It writes no row for an empty text.
+// text writes a text for search, if the index has full text. It writes no row for an empty
+// text.
 func (f *filler) text(kind string, s *sessionRow, message domain.MessageID, call domain.CallID, text string, v events.Envelope) error {
-	if text == "" {
+	if text == "" || !f.progress.texts {
 		return nil
 	}
 	f.last.text++

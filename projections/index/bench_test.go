@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -13,8 +14,6 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
-	"github.com/settlement-ledger/ledger/projections"
-	"github.com/settlement-ledger/ledger/projections/calls"
 )
 
 // benchSize is the number of events of a benchmark, unless LEDGER_BENCH_EVENTS sets
@@ -91,32 +90,48 @@ func benchLedger(b *testing.B) *events.Ledger {
 	return l
 }
 
-// BenchmarkFill measures a first fill, and its time as a multiple of a rebuild of the
-// fold of all calls over the same log.
+// BenchmarkFill measures a first fill with and without full text, beside a decode of the
+// whole log in the same round. The processor time is that of the whole process.
 func BenchmarkFill(b *testing.B) {
 	l := benchLedger(b)
-	var filled, folded time.Duration
-	var size int64
-	var n int64
-	for b.Loop() {
-		x := New(b.TempDir())
-		began := time.Now()
-		if err := x.CatchUp(b.Context(), l, nil); err != nil {
-			b.Fatal(err)
-		}
-		filled += time.Since(began)
-		s, err := x.Status(b.Context(), l)
-		if err != nil {
-			b.Fatal(err)
-		}
-		size, n = s.Bytes, s.Events
-		began = time.Now()
-		if err := projections.NewView(calls.Projection(), l, nil).Rebuild(b.Context(), nil); err != nil {
-			b.Fatal(err)
-		}
-		folded += time.Since(began)
+	for name, texts := range map[string]bool{"text": true, "notext": false} {
+		b.Run(name, func(b *testing.B) {
+			var filled, decoded, busy time.Duration
+			var size, n int64
+			for b.Loop() {
+				x := New(b.TempDir())
+				before, began := processorTime(b), time.Now()
+				if err := x.rebuild(b.Context(), l, nil, texts); err != nil {
+					b.Fatal(err)
+				}
+				filled, busy = filled+time.Since(began), busy+processorTime(b)-before
+				s, err := x.Status(b.Context(), l)
+				if err != nil {
+					b.Fatal(err)
+				}
+				size, n = s.Bytes, s.Events
+				began = time.Now()
+				for _, err := range l.ScanAhead(b.Context(), events.Query{}) {
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
+				decoded += time.Since(began)
+			}
+			events := float64(n) * float64(b.N)
+			b.ReportMetric(float64(filled)/float64(decoded), "×decode")
+			b.ReportMetric(events/filled.Seconds(), "events/s")
+			b.ReportMetric(events/busy.Seconds(), "events/cpu-s")
+			b.ReportMetric(float64(size)/float64(n), "B/event")
+		})
 	}
-	b.ReportMetric(float64(filled)/float64(folded), "×fold")
-	b.ReportMetric(float64(n)*float64(b.N)/filled.Seconds(), "events/s")
-	b.ReportMetric(float64(size)/float64(n), "B/event")
+}
+
+// processorTime returns the processor time that the process has used.
+func processorTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/settlement-ledger/ledger/events"
@@ -74,9 +75,9 @@ func compare(ctx context.Context, l *events.Ledger, x *Index, r *reader, report 
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	path := filepath.Join(dir, linkName)
 	if p.events > 0 {
-		err = x.fill(ctx, l, path, filling{report: report, reason: "to compare", through: p.last.Position})
+		err = x.create(ctx, l, path, building{report: report, reason: "to compare", texts: p.texts, through: p.last.Position})
 	} else {
-		err = makeEmpty(path)
+		err = makeEmpty(path, p.texts)
 	}
 	if err != nil {
 		return nil, rebuilt(err)
@@ -87,6 +88,9 @@ func compare(ctx context.Context, l *events.Ledger, x *Index, r *reader, report 
 	}
 	defer func() { err = errors.Join(err, fresh.close()) }()
 	for _, t := range Tables() {
+		if !p.texts && slices.Contains(textTables, t.Name) {
+			continue
+		}
 		if found, err := compareTable(ctx, t, r, fresh); err != nil || found != nil {
 			return found, err
 		}
@@ -104,12 +108,15 @@ func rebuilt(err error) error {
 }
 
 // makeEmpty makes an index without events.
-func makeEmpty(path string) error {
-	d, err := openDatabase(path)
+func makeEmpty(path string, texts bool) error {
+	d, err := connect(path, "rwc", bulkPragmas)
 	if err != nil {
 		return err
 	}
-	_, err = newFiller(d, maxBatchEvents)
+	f, err := newBulkFiller(d, maxBatchEvents, texts)
+	if err == nil {
+		err = f.finish()
+	}
 	return errors.Join(err, d.close())
 }
 

@@ -25,6 +25,8 @@ var (
 	ErrStatement = errors.New("statement is refused")
 	// ErrUnwritable: the folder of the index cannot be written, or its disk is full.
 	ErrUnwritable = errors.New("index cannot be written")
+	// ErrNoText: a statement reads a table of the full text, and the index has no full text.
+	ErrNoText = errors.New("index has no full text")
 	// ErrDamagedIndex: SQLite reports damage of the database, or the file is no database.
 	ErrDamagedIndex = errors.New("index is damaged")
 )
@@ -91,6 +93,12 @@ func refused(err error) error {
 // leaves half of one. The cache is 16 MiB.
 var writerPragmas = []string{"journal_mode(WAL)", "synchronous(NORMAL)", "cache_size(-16384)", "busy_timeout(10000)", "temp_store(MEMORY)"}
 
+// bulkPragmas are the settings of a connection that fills a new database, which no link
+// names until it is complete. SQLite keeps no journal and syncs nothing, so an error or a
+// kill leaves a file that is of no use. Sorting uses the cache, and then temporary files.
+// Pages of 8 KiB take a tenth less time and space than the default of 4 KiB.
+var bulkPragmas = []string{"page_size(8192)", "journal_mode(OFF)", "synchronous(OFF)", "locking_mode(EXCLUSIVE)", "cache_size(-65536)", "temp_store(FILE)"}
+
 // dsn returns the name under which the driver opens a file with pragmas.
 func dsn(path, mode string, pragmas []string) string {
 	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: url.Values{"mode": {mode}, "_pragma": pragmas}.Encode()}).String()
@@ -104,10 +112,7 @@ type database struct {
 	args     []driver.NamedValue // of exec and query, reused
 }
 
-// openDatabase opens or creates the file at path to write it.
-func openDatabase(path string) (*database, error) { return connect(path, "rwc", writerPragmas) }
-
-// connect opens the file at path.
+// connect opens the file at path, with pragmas. The mode is ro, rwc or memory.
 func connect(path, mode string, pragmas []string) (*database, error) {
 	conn, err := (&sqlite.Driver{}).Open(dsn(path, mode, pragmas))
 	if err != nil {

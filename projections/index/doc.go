@@ -27,7 +27,8 @@
 //   - The index is never believed if it is of another log, ahead of its log, of another
 //     version of the schema, or reported as damaged by SQLite: CatchUp replaces it.
 //   - The death of a process at any instant leaves an index that continues from its last
-//     transaction, or one that is replaced. Deleting the folder loses nothing.
+//     transaction. A database that was not complete is removed by the next fill. Deleting the
+//     folder loses nothing.
 //   - Programs that read while another process writes see the rows of whole batches.
 //   - An event of an unknown kind is in unknown_events. A program that knows its kind
 //     replaces the index.
@@ -45,9 +46,10 @@
 // # Errors
 //
 // [ErrNoIndex]: there is no index to read. [ErrStatement]: SQLite refuses a statement.
-// [ErrUnwritable]: the folder takes no more bytes; [InMemory] needs none.
-// [ErrDamagedIndex]: SQLite reports damage, or the file is no database. All other errors
-// come from the log or the file system.
+// [ErrNoText]: it reads the full text, which the index does not have. [ErrUnwritable]: the
+// folder takes no more bytes; [InMemory] needs none. [ErrDamagedIndex]: SQLite reports
+// damage, or the file is no database. All other errors come from the log or the file
+// system.
 //
 // Package projections/calls has the rules of calls, cmd/ledger/indexing the commands.
 package index

@@ -54,30 +54,48 @@ type filler struct {
 		textBytes int
 	}
 	maxEvents int // of a batch
+	// bulk: the database is new and no link names it. All batches are one transaction, which
+	// finish ends.
+	bulk bool
 }
 
-// newFiller returns a filler over a database, which it makes if the file is new. batch is
-// the largest number of events in a transaction.
+// newFiller returns a filler that continues a database. batch is the largest number of
+// events in a transaction.
 func newFiller(d *database, batch int) (*filler, error) {
-	f := &filler{database: d, maxEvents: batch}
 	version, err := d.number("PRAGMA user_version")
 	if err != nil {
 		return nil, err
 	}
-	tables, err := d.number("SELECT count(*) FROM sqlite_schema")
+	if version != schemaVersion {
+		return nil, otherSchema(version)
+	}
+	f := &filler{database: d, maxEvents: batch}
+	return f, f.load()
+}
+
+// newBulkFiller returns a filler of a new database, of which it makes the tables, with or
+// without those of the full text. The caller calls finish last.
+func newBulkFiller(d *database, batch int, texts bool) (*filler, error) {
+	tables, _ := creation(texts)
+	err := d.script(fmt.Sprintf("%s\nINSERT INTO index_state (id, schema_version, full_text, events) VALUES (1, %d, %d, 0);\nPRAGMA user_version = %d;",
+		tables, schemaVersion, column(texts), schemaVersion))
 	if err != nil {
 		return nil, err
 	}
-	if version == 0 && tables == 0 {
-		create := "BEGIN IMMEDIATE;\n" + schemaSQL + fmt.Sprintf(
-			"\nINSERT INTO index_state (id, schema_version, events) VALUES (1, %d, 0);\nPRAGMA user_version = %d;\nCOMMIT;", schemaVersion, schemaVersion)
-		if err := d.script(create); err != nil {
-			return nil, err
-		}
-	} else if version != schemaVersion {
-		return nil, fmt.Errorf("%w: its schema has version %d, and this program writes version %d", errUnfit, version, schemaVersion)
-	}
+	f := &filler{database: d, maxEvents: batch, bulk: true}
 	return f, f.load()
+}
+
+// finish ends a bulk fill: it writes the progress and makes the indexes that filling does
+// not read. It leaves the database to readers and writers in the ordinary mode.
+func (f *filler) finish() error {
+	if f.batch.open {
+		if err := f.save(); err != nil {
+			return err
+		}
+	}
+	_, indexes := creation(f.progress.texts)
+	return f.script(indexes + "PRAGMA locking_mode = NORMAL;\nPRAGMA journal_mode = WAL;")
 }
 
 // load reads the progress of the database, and forgets all rows in memory.
@@ -94,6 +112,9 @@ func (f *filler) load() error {
 		{&f.last.session, "SELECT max(number) FROM sessions"}, {&f.last.call, "SELECT max(id) FROM calls"}, {&f.last.message, "SELECT max(id) FROM messages"},
 		{&f.last.offer, "SELECT max(offer) FROM offers"}, {&f.last.text, "SELECT max(id) FROM texts"}, {&f.last.file, "SELECT max(id) FROM files"},
 	} {
+		if counter.to == &f.last.text && !f.progress.texts {
+			continue
+		}
 		var err error
 		if *counter.to, err = f.number(counter.text); err != nil {
 			return err
@@ -139,6 +160,9 @@ func (f *filler) begin() error {
 		return err
 	}
 	f.batch.open = true
+	if f.bulk {
+		return nil
+	}
 	now := progress{}
 	if err := f.query(now.scan, readProgress); err != nil {
 		return err
@@ -149,12 +173,30 @@ func (f *filler) begin() error {
 	return nil
 }
 
-// commit writes the changed rows and the progress, and ends the transaction. It does
-// nothing if none is open.
+// commit ends a batch: it writes the changed rows, and, except in a bulk fill, the progress
+// and ends the transaction. It does nothing if no transaction is open.
 func (f *filler) commit() error {
 	if !f.batch.open {
 		return nil
 	}
+	var err error
+	if f.bulk {
+		err = f.flush()
+	} else {
+		err = f.save()
+	}
+	if err != nil {
+		return err
+	}
+	f.batch.events, f.batch.textBytes = 0, 0
+	if len(f.calls) > maxCachedCalls || len(f.messages) > maxCachedMessages || len(f.offers) > maxCachedOffers || len(f.sessions) > maxCachedCalls {
+		f.forget()
+	}
+	return nil
+}
+
+// save writes the changed rows and the progress, and ends the transaction.
+func (f *filler) save() error {
 	if err := f.flush(); err != nil {
 		return err
 	}
@@ -164,19 +206,16 @@ func (f *filler) commit() error {
 	if err == nil {
 		err = f.script("COMMIT")
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		f.batch.open = false
 	}
-	f.batch.open, f.batch.events, f.batch.textBytes = false, 0, 0
-	if len(f.calls) > maxCachedCalls || len(f.messages) > maxCachedMessages || len(f.offers) > maxCachedOffers || len(f.sessions) > maxCachedCalls {
-		f.forget()
-	}
-	return nil
+	return err
 }
 
-// abandon rolls an open transaction back.
+// abandon rolls an open transaction back. A bulk fill has no journal, and its caller removes
+// the file.
 func (f *filler) abandon() error {
-	if !f.batch.open {
+	if !f.batch.open || f.bulk {
 		return nil
 	}
 	f.batch.open = false

@@ -109,6 +109,26 @@ func (x *Index) tidy(path string) error {
 	return nil
 }
 
+// syncFile makes a file durable.
+func syncFile(path string) error {
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Sync(), file.Close())
+}
+
+// removeDatabase removes a database with its logs.
+func removeDatabase(path string) error {
+	var errs []error
+	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
+		if err := os.Remove(path + suffix); !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // lockInterval is the time between two attempts to lock the folder.
 const lockInterval = 20 * time.Millisecond
 

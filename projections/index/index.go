@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"time"
 
 	"github.com/settlement-ledger/ledger/events"
@@ -42,86 +40,106 @@ func (x *Index) CatchUp(ctx context.Context, l *events.Ledger, report func(Progr
 	path, err := x.current()
 	switch {
 	case errors.Is(err, ErrNoIndex):
-		return x.make(ctx, l, report)
+		return x.build(ctx, l, building{report: report, texts: true})
 	case err != nil:
 		return err
 	}
 	if err := x.tidy(path); err != nil {
 		return err
 	}
-	err = x.fill(ctx, l, path, filling{report: report})
+	err = x.extend(ctx, l, path, report)
 	if errors.Is(err, errUnfit) || errors.Is(err, ErrDamagedIndex) {
-		return x.replace(ctx, l, report, err.Error())
+		return x.build(ctx, l, building{report: report, reason: err.Error(), texts: x.hasText(ctx)})
 	}
 	return err
-}
-
-// make fills a new index in its place, so that a killed process can continue.
-func (x *Index) make(ctx context.Context, l *events.Ledger, report func(Progress)) error {
-	path, err := x.fresh()
-	if err != nil {
-		return err
-	}
-	linked := false
-	err = x.fill(ctx, l, path, filling{report: report, opened: func() error {
-		linked = true
-		return x.link(path)
-	}})
-	if err != nil && !linked {
-		err = errors.Join(err, discard(path))
-	}
-	return err
-}
-
-// discard removes a database that no link names, with its logs.
-func discard(path string) error {
-	var errs []error
-	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
-		if err := os.Remove(path + suffix); !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // Rebuild fills a new database from the beginning of the log, and then replaces the old
-// one by it. Until then, and if Rebuild fails, readers have the old one. Report is as in
-// CatchUp.
-func (x *Index) Rebuild(ctx context.Context, l *events.Ledger, report func(Progress)) (err error) {
+// one by it. Until then, and if Rebuild fails, readers have the old one. The new index has
+// full text if the old one has, or if there is none. Report is as in CatchUp.
+func (x *Index) Rebuild(ctx context.Context, l *events.Ledger, report func(Progress)) error {
+	return x.rebuild(ctx, l, report, x.hasText(ctx))
+}
+
+// RebuildWithText is Rebuild, and the new index has full text.
+func (x *Index) RebuildWithText(ctx context.Context, l *events.Ledger, report func(Progress)) error {
+	return x.rebuild(ctx, l, report, true)
+}
+
+// RebuildWithoutText is Rebuild, and the new index and those that replace it have no full
+// text: they lack the tables texts, text_search and text_words.
+func (x *Index) RebuildWithoutText(ctx context.Context, l *events.Ledger, report func(Progress)) error {
+	return x.rebuild(ctx, l, report, false)
+}
+
+// rebuild does the work of Rebuild.
+func (x *Index) rebuild(ctx context.Context, l *events.Ledger, report func(Progress), texts bool) (err error) {
 	defer func() { err = unwritable(err) }()
 	release, err := x.acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("lock index: %w", err)
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	return x.replace(ctx, l, report, "it was asked for")
+	return x.build(ctx, l, building{report: report, reason: "it was asked for", texts: texts})
 }
 
-// replace does the work of Rebuild. The caller holds the lock.
-func (x *Index) replace(ctx context.Context, l *events.Ledger, report func(Progress), reason string) error {
+// hasText reports whether the index has full text. It is true for an index that is absent,
+// damaged or of a version that does not say it.
+func (x *Index) hasText(ctx context.Context) bool {
+	r, err := x.open(ctx)
+	if err != nil {
+		return true
+	}
+	p, err := r.progress(ctx)
+	return errors.Join(err, r.close()) != nil || p.texts
+}
+
+// A building is how a new database is filled.
+type building struct {
+	report  func(Progress)
+	reason  string          // of a rebuild; empty: there is no index yet
+	texts   bool            // with full text
+	through events.Position // the last event to read; zero: the last of the log
+}
+
+// build fills a new database from the beginning of the log, makes it durable and makes the
+// link name it. If filling fails, it removes the new database. The caller holds the lock.
+func (x *Index) build(ctx context.Context, l *events.Ledger, how building) error {
 	path, err := x.fresh()
 	if err != nil {
 		return err
 	}
-	if err := x.fill(ctx, l, path, filling{report: report, reason: reason}); err != nil {
-		return fmt.Errorf("rebuild index: %w", errors.Join(err, discard(path)))
+	err = x.create(ctx, l, path, how)
+	if err == nil {
+		err = syncFile(path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("build index: %w", err), removeDatabase(path))
 	}
 	return x.link(path)
 }
 
-// A filling is how a database is filled.
-type filling struct {
-	report  func(Progress)
-	reason  string          // of a rebuild
-	opened  func() error    // called when the database has its tables; nil: nothing
-	through events.Position // the last event to read; zero: the last of the log
+// create makes and fills the database at path, which it does not sync.
+func (x *Index) create(ctx context.Context, l *events.Ledger, path string, how building) (err error) {
+	d, err := connect(path, "rwc", bulkPragmas)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	f, err := newBulkFiller(d, x.batch, how.texts)
+	if err == nil {
+		err = f.read(ctx, l, how)
+	}
+	if err == nil {
+		err = f.finish()
+	}
+	return err
 }
 
-// fill opens the database at path, which it makes if there is none, and reads the events
-// that it does not have. It returns an errUnfit if the database does not belong to this
-// log or this program.
-func (x *Index) fill(ctx context.Context, l *events.Ledger, path string, how filling) (err error) {
-	d, err := openDatabase(path)
+// extend reads the events that the database at path does not have. It returns an errUnfit
+// if the database does not belong to this log or this program.
+func (x *Index) extend(ctx context.Context, l *events.Ledger, path string, report func(Progress)) (err error) {
+	d, err := connect(path, "rwc", writerPragmas)
 	if err != nil {
 		return err
 	}
@@ -133,13 +151,10 @@ func (x *Index) fill(ctx context.Context, l *events.Ledger, path string, how fil
 	if err == nil {
 		err = f.progress.check(ctx, l)
 	}
-	if err == nil && how.opened != nil {
-		err = how.opened()
-	}
 	if err != nil {
 		return err
 	}
-	if err := f.read(ctx, l, how); err != nil {
+	if err := f.read(ctx, l, building{report: report}); err != nil {
 		return errors.Join(err, f.abandon())
 	}
 	return nil
@@ -147,7 +162,7 @@ func (x *Index) fill(ctx context.Context, l *events.Ledger, path string, how fil
 
 // read applies the events after the last one of the database, through the end of how or
 // of the log.
-func (f *filler) read(ctx context.Context, l *events.Ledger, how filling) error {
+func (f *filler) read(ctx context.Context, l *events.Ledger, how building) error {
 	head, ok, err := l.Head(ctx)
 	if err != nil {
 		return err

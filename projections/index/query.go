@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"iter"
 	"os"
+	"regexp"
+	"strings"
 
 	"github.com/settlement-ledger/ledger/events"
 	"modernc.org/sqlite"
@@ -83,6 +85,14 @@ func (r *reader) close() error { return errors.Join(r.conn.Close(), r.db.Close()
 
 // progress reads the row of index_state.
 func (r *reader) progress(ctx context.Context) (p progress, err error) {
+	var version int64
+	if err := r.conn.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
+		return p, classified(err)
+	}
+	if version != schemaVersion {
+		p.schema = version
+		return p, otherSchema(version)
+	}
 	rows, err := r.conn.QueryContext(ctx, readProgress)
 	if err != nil {
 		return p, classified(err)
@@ -150,13 +160,28 @@ func (x *Index) Query(ctx context.Context, statement string) (*Rows, error) {
 	}
 	rows, err := r.conn.QueryContext(ctx, statement)
 	if err != nil {
-		return nil, errors.Join(refused(err), r.close())
+		return nil, errors.Join(r.withoutText(ctx, statement, refused(err)), r.close())
 	}
 	columns, err := rows.Columns()
 	if err != nil {
 		return nil, errors.Join(refused(err), rows.Close(), r.close())
 	}
 	return &Rows{columns, rows, func() error { return errors.Join(rows.Close(), r.close()) }}, nil
+}
+
+// textWords matches the names of the tables of the full text in a statement.
+var textWords = regexp.MustCompile(`(?i)\b(` + strings.Join(textTables, "|") + `)\b`)
+
+// withoutText wraps an ErrStatement in ErrNoText if the index has no full text and the
+// statement names a table of it.
+func (r *reader) withoutText(ctx context.Context, statement string, refused error) error {
+	if !errors.Is(refused, ErrStatement) || !textWords.MatchString(statement) {
+		return refused
+	}
+	if p, err := r.progress(ctx); err != nil || p.texts {
+		return refused
+	}
+	return fmt.Errorf("%w: %w", ErrNoText, refused)
 }
 
 // The states of an index.
@@ -174,6 +199,7 @@ type Status struct {
 	Path   string // of the symbolic link to the database
 	Schema int64  // the version of its schema
 	Bytes  int64  // the size of the database and its log
+	Text   bool   // it has full text
 	Events int64  // the events that it has read
 	// Position and Event are those of its last event, Time is its time. Head is the position
 	// of the last event of the log, or zero if the store does not know it.
@@ -204,7 +230,7 @@ func (x *Index) Status(ctx context.Context, l *events.Ledger) (Status, error) {
 		}
 		var p progress
 		if p, err = r.progress(ctx); err == nil {
-			s.Schema, s.Events, s.Position, s.Event, s.Time = p.schema, p.events, p.last.Position, p.last.Event.String(), p.time
+			s.Schema, s.Text, s.Events, s.Position, s.Event, s.Time = p.schema, p.texts, p.events, p.last.Position, p.last.Event.String(), p.time
 			err = p.check(ctx, l)
 		}
 		if err == nil {

@@ -3,6 +3,7 @@ package index
 import (
 	_ "embed"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -14,6 +15,34 @@ const schemaVersion = 2
 //
 //go:embed schema.sql
 var schemaSQL string
+
+// textTables are the tables of an index with full text. An index without it does not have
+// them.
+var textTables = []string{"texts", "text_search", wordsTable}
+
+// filledIndexes are the indexes that the statements of a fill read.
+var filledIndexes = []string{"registrations_layer", "approvals_open"}
+
+var (
+	createsTable = regexp.MustCompile(`(?m)^CREATE (?:VIRTUAL )?TABLE (\w+)`)
+	createsIndex = regexp.MustCompile(`(?m)^CREATE (?:UNIQUE )?INDEX (\w+)`)
+)
+
+// creation returns the statements of the schema that make the tables, with the indexes that
+// filling reads, and those that make the other indexes, which a bulk fill runs last. Without
+// texts it leaves textTables out.
+func creation(texts bool) (tables, indexes string) {
+	for statement := range strings.SplitAfterSeq(schemaSQL, ";\n") {
+		table, named := createsTable.FindStringSubmatch(statement), createsIndex.FindStringSubmatch(statement)
+		switch {
+		case named != nil && !slices.Contains(filledIndexes, named[1]):
+			indexes += statement
+		case table == nil || texts || !slices.Contains(textTables, table[1]):
+			tables += statement
+		}
+	}
+	return tables, indexes
+}
 
 // A Table is a table of the schema.
 type Table struct {

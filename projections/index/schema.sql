@@ -2,6 +2,7 @@
 CREATE TABLE index_state (
   id             INTEGER PRIMARY KEY CHECK (id = 1), -- always 1
   schema_version INTEGER NOT NULL, -- the version of this schema, as in PRAGMA user_version
+  full_text      INTEGER NOT NULL, -- 1 if the index has the tables texts, text_search and text_words
   events         INTEGER NOT NULL, -- the number of events read, of all kinds
   first_event    TEXT, -- the first event of the log, which identifies the log
   first_position TEXT, -- its position

@@ -55,11 +55,12 @@ func InMemory(ctx context.Context, l *events.Ledger, report func(Progress)) (*Sn
 	if err != nil {
 		return nil, err
 	}
-	f, err := newFiller(d, maxBatchEvents)
+	f, err := newBulkFiller(d, maxBatchEvents, true)
 	if err == nil {
-		if err = f.read(ctx, l, filling{report: report, reason: "no folder for it can be written"}); err != nil {
-			err = errors.Join(err, f.abandon())
-		}
+		err = f.read(ctx, l, building{report: report, reason: "no folder for it can be written"})
+	}
+	if err == nil {
+		err = f.finish()
 	}
 	if err != nil {
 		return nil, unwritable(errors.Join(err, d.close()))

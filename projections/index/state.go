@@ -21,18 +21,19 @@ type eventPoint struct {
 // A progress is the row of index_state.
 type progress struct {
 	schema int64
+	texts  bool // the index has full text
 	events int64
 	first  eventPoint // without Stream and Revision
 	last   eventPoint
 	time   string // of last
 }
 
-const readProgress = "SELECT schema_version, events, first_event, first_position, last_event, last_position, last_stream, last_revision, last_time FROM index_state WHERE id = 1"
+const readProgress = "SELECT schema_version, full_text, events, first_event, first_position, last_event, last_position, last_stream, last_revision, last_time FROM index_state WHERE id = 1"
 
 // scan reads the row of readProgress.
 func (p *progress) scan(row []driver.Value) error {
 	c := &columnReader{row: row}
-	p.schema, p.events = c.integer(), c.integer()
+	p.schema, p.texts, p.events = c.integer(), c.flag(), c.integer()
 	c.text(&p.first.Event)
 	p.first.Position = c.exact()
 	c.text(&p.last.Event)
@@ -60,13 +61,18 @@ func exactPosition(p events.Position) string {
 // errUnfit: the index does not belong to this log or this program, and is replaced.
 var errUnfit = errors.New("index does not fit")
 
+// otherSchema returns the errUnfit of an index whose schema has another version.
+func otherSchema(version int64) error {
+	return fmt.Errorf("%w: its schema has version %d, and this program writes version %d", errUnfit, version, schemaVersion)
+}
+
 // check returns nil if the index continues this log: it has the schema of this program,
 // and the log has the first and the last event of the index at their places. Otherwise it
 // returns an errUnfit with the reason, or the error of the log. It reads at most two
 // events.
 func (p *progress) check(ctx context.Context, l *events.Ledger) error {
 	if p.schema != schemaVersion {
-		return fmt.Errorf("%w: its schema has version %d, and this program writes version %d", errUnfit, p.schema, schemaVersion)
+		return otherSchema(p.schema)
 	}
 	if p.events == 0 {
 		return nil

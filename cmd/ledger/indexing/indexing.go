@@ -107,7 +107,7 @@ func (a *Answerer) from(ctx context.Context, s *stores.Store, x *index.Index, us
 	}
 	err := answer(ctx, x, use)
 	if errors.Is(err, index.ErrDamagedIndex) {
-		if err := rebuild(ctx, a.Printer, s, x); err != nil {
+		if err := rebuild(ctx, a.Printer, s, x, (*index.Index).Rebuild); err != nil {
 			return err
 		}
 		err = answer(ctx, x, use)
@@ -150,6 +150,7 @@ type statusRow struct {
 	State    string           `json:"state"`  // absent, current, behind or unfit
 	Reason   *string          `json:"reason"` // why it is unfit
 	Schema   int64            `json:"schema"`
+	FullText bool             `json:"full_text"`
 	Bytes    int64            `json:"bytes"`
 	Events   int64            `json:"events"`
 	Position *events.Position `json:"position"` // of the last event that the index has
@@ -179,7 +180,11 @@ func (r statusRow) print(p *render.Printer) error {
 		}
 		size := ""
 		if r.State != index.Absent {
-			size = fmt.Sprintf("%s, %s, schema %d", render.Count(int(r.Events), "event"), render.Bytes(r.Bytes), r.Schema)
+			text := "with full text"
+			if !r.FullText {
+				text = "without full text"
+			}
+			size = fmt.Sprintf("%s, %s, schema %d, %s", render.Count(int(r.Events), "event"), render.Bytes(r.Bytes), r.Schema, text)
 		}
 		p.Fields("store", render.Printable(r.Store), "index", render.Printable(r.Path), "state", state, "holds", size, "last event", last, "log", head, "took", took)
 	})
@@ -189,7 +194,7 @@ func (r statusRow) print(p *render.Printer) error {
 func statusOf(ctx context.Context, s *stores.Store, x *index.Index) (statusRow, error) {
 	at, err := x.Status(ctx, s.Ledger)
 	return statusRow{
-		Store: s.Name, Path: at.Path, State: at.State, Reason: render.OrNull(at.Reason), Schema: at.Schema, Bytes: at.Bytes, Events: at.Events,
+		Store: s.Name, Path: at.Path, State: at.State, Reason: render.OrNull(at.Reason), Schema: at.Schema, FullText: at.Text, Bytes: at.Bytes, Events: at.Events,
 		Position: render.OrNull(at.Position), Event: render.OrNull(at.Event), Time: render.OrNull(at.Time), Head: render.OrNull(at.Head),
 	}, err
 }
@@ -205,12 +210,15 @@ func Status(ctx context.Context, p *render.Printer, o *stores.Opener) error {
 	})
 }
 
+// A Filling is the function with which Rebuild fills an index, such as index.Index.Rebuild.
+type Filling func(*index.Index, context.Context, *events.Ledger, func(index.Progress)) error
+
 // Rebuild fills the index of the store that o names from the beginning of the log, replaces
 // the old one and prints the result.
-func Rebuild(ctx context.Context, p *render.Printer, o *stores.Opener) error {
+func Rebuild(ctx context.Context, p *render.Printer, o *stores.Opener, fill Filling) error {
 	return openIndex(ctx, o, func(s *stores.Store, x *index.Index) error {
 		began := p.Now()
-		if err := rebuild(ctx, p, s, x); err != nil {
+		if err := rebuild(ctx, p, s, x, fill); err != nil {
 			return err
 		}
 		row, err := statusOf(ctx, s, x)
@@ -224,15 +232,17 @@ func Rebuild(ctx context.Context, p *render.Printer, o *stores.Opener) error {
 }
 
 // rebuild fills the index anew, with a progress bar.
-func rebuild(ctx context.Context, p *render.Printer, s *stores.Store, x *index.Index) error {
+func rebuild(ctx context.Context, p *render.Printer, s *stores.Store, x *index.Index, fill Filling) error {
 	report, end := reporter(p)
 	defer end()
-	return x.Rebuild(ctx, s.Ledger, report)
+	return fill(x, ctx, s.Ledger, report)
 }
 
 // reported maps an error of package index to a fault.
 func reported(err error) error {
 	switch {
+	case errors.Is(err, index.ErrNoText):
+		return fault.WithHint(fault.Usage("sql: %w", err), "ledger index rebuild --text adds it")
 	case errors.Is(err, index.ErrStatement):
 		return fault.WithHint(fault.Usage("sql: %w", err), "docs/schema.md describes the tables; a statement can only read")
 	case errors.Is(err, index.ErrNoIndex):

@@ -40,7 +40,7 @@ func SQL(ctx context.Context, p *render.Printer, o *stores.Opener, statement str
 		}
 		printed, err := run(ctx, p, x, statement, opts)
 		if errors.Is(err, index.ErrDamagedIndex) && !printed && !opts.NoWait {
-			if err := rebuild(ctx, p, s, x); err != nil {
+			if err := rebuild(ctx, p, s, x, (*index.Index).Rebuild); err != nil {
 				return err
 			}
 			_, err = run(ctx, p, x, statement, opts)
