@@ -34,8 +34,9 @@
 //     replaces the index.
 //   - A statement of Query changes no file and reads no other database.
 //
-// SQLite does not notice every changed byte of a file. Compare finds each one that changes
-// an answer.
+// CatchUp believes an index whose first and last events are in the log at their places: an
+// append never writes the ID of an older event again. SQLite does not notice every changed
+// byte of a file. Compare reads everything and finds each difference that changes an answer.
 //
 // # Concurrency
 //

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	x := New(dir)
-	x.batch = 1
+	x.batch = 1 // of a fill in place: each event is a transaction
 	l := events.NewLedger(store, domain.NewMint(time.Now, zeros{}), time.Now)
 	if err := x.CatchUp(ctx, l, nil); err != nil {
 		panic(err)
@@ -53,42 +53,96 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// After a SIGKILL at any instant of a fill or a rebuild, the next CatchUp gives the rows
-// of an index that was filled in one pass, and the folder has one database.
+// After a SIGKILL at any instant of a first fill, of a rebuild with its swap, or of a fill in
+// place, the next CatchUp gives the rows of an index that was filled in one pass, and the
+// folder has one database.
 func TestAKilledFillGoesOn(t *testing.T) {
 	t.Parallel()
 	random := newRandom(t)
-	l, _ := newLedger(t, projectionstest.History(childSeed, childEvents()))
+	history := projectionstest.History(childSeed, childEvents())
+	l, _ := newLedger(t, history)
+	part, _ := newLedger(t, history[:len(history)/10])
 	want := dump(t, newIndex(t, l))
 	dir := filepath.Join(t.TempDir(), "index")
-	partial := 0
-	for round := range rounds(1+length(10)/10, 300) {
-		rebuilds := round%2 == 1
-		if !rebuilds {
-			noError(t, os.RemoveAll(dir))
-		}
-		killed := int64(1 + random.IntN(childEvents()/4))
-		kill(t, dir, rebuilds, func() bool {
-			if rebuilds {
-				found, err := filepath.Glob(filepath.Join(dir, filePrefix+"*"+fileSuffix))
-				return err == nil && len(found) > 1
+	databases := func() []string {
+		found, err := filepath.Glob(filepath.Join(dir, filePrefix+"*"+fileSuffix))
+		noError(t, err)
+		return found
+	}
+	behind, incomplete := 0, 0
+	for round := range rounds(3+length(10)/2, 300) {
+		waits := random.IntN(200)
+		after := func(reached bool) bool { // a random time after it was reached first
+			if reached {
+				waits--
 			}
-			s, err := New(dir).Status(t.Context(), l)
-			return err == nil && s.Events >= killed
-		})
+			return waits < 0
+		}
+		switch round % 3 {
+		case 0: // a first fill
+			noError(t, os.RemoveAll(dir))
+			kill(t, dir, false, func() bool { return after(len(databases()) > 0) })
+		case 1: // rebuilds
+			kill(t, dir, true, func() bool { return after(len(databases()) > 1) })
+		case 2: // a fill in place
+			noError(t, os.RemoveAll(dir))
+			noError(t, New(dir).CatchUp(t.Context(), part, nil))
+			most := int64(len(history)/10 + random.IntN(len(history)/4))
+			kill(t, dir, false, func() bool {
+				s, err := New(dir).Status(t.Context(), l)
+				return err == nil && s.Events >= most
+			})
+		}
 		x := New(dir)
-		if s, err := x.Status(t.Context(), l); err == nil && s.State == Behind {
-			partial++
+		s, err := x.Status(t.Context(), l)
+		noError(t, err)
+		if s.State == Behind {
+			behind++
+		}
+		if left := len(databases()); left > 1 || left == 1 && s.State == Absent {
+			incomplete++
 		}
 		noError(t, x.CatchUp(t.Context(), l, nil))
 		same(t, "after the kill of round "+strconv.Itoa(round), dump(t, x), want)
-		found, err := filepath.Glob(filepath.Join(dir, filePrefix+"*"+fileSuffix))
-		noError(t, err)
-		if len(found) != 1 {
-			t.Errorf("the folder has the databases %v, want one", found)
+		if left := databases(); len(left) != 1 {
+			t.Errorf("round %d: the folder has the databases %v, want one", round, left)
 		}
 	}
-	t.Logf("%d kills left a part of an index", partial)
+	t.Logf("%d kills left a part of the events, and %d an incomplete database", behind, incomplete)
+}
+
+// Several processes that index one store at once wait for each other, and leave one index
+// with every event.
+func TestProcessesIndexOneStore(t *testing.T) {
+	t.Parallel()
+	history := projectionstest.History(childSeed, childEvents())
+	l, _ := newLedger(t, history)
+	part, _ := newLedger(t, history[:len(history)-100])
+	dir := filepath.Join(t.TempDir(), "index")
+	for _, start := range []func() error{
+		func() error { return nil }, // no index
+		func() error { return errors.Join(os.RemoveAll(dir), New(dir).CatchUp(t.Context(), part, nil)) },
+	} {
+		noError(t, start())
+		var children []*exec.Cmd
+		for range 3 {
+			child := exec.CommandContext(t.Context(), os.Args[0])
+			child.Env = append(os.Environ(), childVariable+"="+dir)
+			child.Stderr = os.Stderr
+			noError(t, child.Start())
+			children = append(children, child)
+		}
+		for _, child := range children {
+			if err := child.Wait(); err != nil {
+				t.Error(err)
+			}
+		}
+		s, err := New(dir).Status(t.Context(), l)
+		if err != nil || s.State != Current {
+			t.Errorf("Status = %s %q, %v, want current", s.State, s.Reason, err)
+		}
+		same(t, "of three processes", dump(t, New(dir)), dump(t, newIndex(t, l)))
+	}
 }
 
 // kill starts a process that fills the index in a folder, and that then rebuilds it again

@@ -23,6 +23,10 @@ var readerPragmas = []string{"query_only(1)", "busy_timeout(10000)", "trusted_sc
 // one row.
 const maxValue = 64 << 20
 
+// maxStatement is the largest statement, in bytes. The time to parse a search grows with the
+// square of its length.
+const maxStatement = 64 << 10
+
 // A reader is a connection that only reads.
 type reader struct {
 	db   *sql.DB
@@ -73,6 +77,9 @@ func openReader(ctx context.Context, path string) (*reader, error) {
 	}
 	if err == nil {
 		_, err = sqlite.Limit(conn, sqlite3.SQLITE_LIMIT_LENGTH, maxValue)
+	}
+	if err == nil {
+		_, err = sqlite.Limit(conn, sqlite3.SQLITE_LIMIT_SQL_LENGTH, maxStatement)
 	}
 	if err != nil {
 		return nil, errors.Join(classified(err), db.Close())
@@ -151,7 +158,7 @@ func (r *Rows) All() iter.Seq2[[]any, error] {
 func (r *Rows) Close() error { return r.close() }
 
 // Query runs one statement that only reads. A statement that writes, attaches another
-// database or is not valid is an ErrStatement. The end of ctx ends the statement. The rows
+// database, is not valid or has more than 64 KiB is an ErrStatement. The end of ctx ends the statement. The rows
 // are those of one moment, also while another process writes. Query does not catch up.
 func (x *Index) Query(ctx context.Context, statement string) (*Rows, error) {
 	r, err := x.open(ctx)
