@@ -42,7 +42,7 @@ func TestAPromptLineAnswersPrompts(t *testing.T) {
 			run.await(at, `(?s)You are welcome\.\n.*`+promptShown)
 			run.press(keys)
 			code, shown := run.exit()
-			if code != 0 || !regexp.MustCompile(`\x1b\[\?2004l.*ses_\S+: 1 call, 1 succeeded; ledger session show \S+\n$`).MatchString(shown) {
+			if code != 0 || !regexp.MustCompile(`\x1b\[\?2004l.*ses_\S+: 1 call, 1 succeeded; 69 input tokens .* ledger session show \S+\n$`).MatchString(shown) {
 				t.Errorf("run exits with %d and shows %q", code, shown)
 			}
 			if n := len(r.server.Requests()); n != 3 {
