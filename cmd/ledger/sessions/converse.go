@@ -42,7 +42,7 @@ const exitWord = "/exit"
 func (r *SessionRunner) Converse(ctx context.Context, session domain.SessionID, line PromptLine) error {
 	l := r.launcher
 	w := l.newProgress(l.Err, session)
-	w.texts = l.newStream()
+	w.texts, w.layer = l.newStream(), r.Layer.ID()
 	r.progress.Store(w)
 	defer r.progress.Store(nil)
 	d := &dialogue{SessionRunner: r, line: line, session: session, progress: w}

@@ -1,11 +1,9 @@
 package sessions
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 
-	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/runner/engine"
 	"github.com/settlement-ledger/ledger/runner/plugins/mcp"
 )
@@ -15,8 +13,8 @@ import (
 const userServersFile = "mcp.json"
 
 // addMCPServers adds the plugins of the MCP servers to c: those of the user's file and
-// those of the project at root. It prints a warning for each entry that cannot be used.
-func (l *Launcher) addMCPServers(s Setup, c *engine.WorkspaceConfig, root string) {
+// those of the project at root.
+func (s Setup) addMCPServers(c *engine.WorkspaceConfig, root string) {
 	stateFolder := s.StateFolder
 	if stateFolder != "" {
 		stateFolder = filepath.Join(stateFolder, "mcp")
@@ -25,9 +23,6 @@ func (l *Launcher) addMCPServers(s Setup, c *engine.WorkspaceConfig, root string
 	if s.ConfigFolder != "" {
 		config.UserFile = filepath.Join(s.ConfigFolder, userServersFile)
 	}
-	servers, refused := mcp.Load(config)
-	for _, f := range refused {
-		fmt.Fprintf(l.Err, "warning: MCP server not used: %s\n", render.OneLine(f.Error(), 400))
-	}
+	servers, _ := mcp.Load(config) // a plugin records the refused entries, and the progress prints them
 	c.Plugins = append(c.Plugins, servers...)
 }

@@ -2,6 +2,7 @@ package sessions
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -20,7 +21,8 @@ import (
 )
 
 // A progressPrinter prints the progress of a session while the session runs: a line for
-// each settled call, refused reply and interruption, and the text of each reply. If texts
+// each settled call, refused reply, interruption, and tool or server that is not offered, and
+// the text of each reply. If texts
 // is set, it writes a text there in full, as the parts of the reply arrive; otherwise it
 // prints one line of the text when the log has the reply. It only reads the log. Its
 // methods during and part may be called concurrently.
@@ -28,16 +30,17 @@ type progressPrinter struct {
 	*Launcher
 	to      io.Writer // receives the lines: the standard error of the command
 	session domain.SessionID
-	texts   *streamWriter // receives the texts as they arrive; nil: one line for each
+	layer   domain.LayerID // its refused tools and servers are printed; zero: none
+	texts   *streamWriter  // receives the texts as they arrive; nil: one line for each
 	// readLog handles the events that the log has and handleAll has not received.
 	readLog func() error
 	mu      struct {
 		sync.Mutex
-		started  map[string]time.Time      // when each call began, by callName
-		calls    map[string]domain.Call    // the calls of all replies and the calls that they added, by callName
-		handled  events.Revision           // the revision of the last event that handleAll received
-		turn     domain.TurnID             // of the last part
-		streamed map[domain.MessageID]bool // the replies of which texts has a part
+		started  map[string]time.Time              // when each call began, by callName
+		calls    map[string]domain.Call            // the calls of all replies and the calls that they added, by callName
+		handled  map[events.Stream]events.Revision // the revision of the last event that handleAll received, of each stream
+		turn     domain.TurnID                     // of the last part
+		streamed map[domain.MessageID]bool         // the replies of which texts has a part
 	}
 }
 
@@ -53,6 +56,7 @@ func (l *Launcher) PrintProgress(ctx context.Context, to io.Writer, s *stores.St
 func (l *Launcher) newProgress(to io.Writer, session domain.SessionID) *progressPrinter {
 	w := &progressPrinter{Launcher: l, to: to, session: session}
 	w.mu.started, w.mu.calls, w.mu.streamed = map[string]time.Time{}, map[string]domain.Call{}, map[domain.MessageID]bool{}
+	w.mu.handled = map[events.Stream]events.Revision{}
 	return w
 }
 
@@ -60,15 +64,25 @@ func (l *Launcher) newProgress(to io.Writer, session domain.SessionID) *progress
 // prints no event that was recorded before the call. When work returns, it joins the
 // follower goroutine and prints the remaining events.
 func (w *progressPrinter) during(ctx context.Context, s *stores.Store, work func() error) error {
-	stream := events.SessionStream(w.session)
+	session, layer := events.SessionStream(w.session), events.LayerStream(w.layer)
 	from, err := s.Head(ctx)
 	if err != nil {
 		return err
 	}
-	w.readLog = func() error {
-		return w.handleAll(s.Ledger.Read(context.WithoutCancel(ctx), stream, w.revision()), true)
+	read := func(ctx context.Context, stream events.Stream, print bool) error {
+		return w.handleAll(s.Ledger.Read(ctx, stream, w.revision(stream)), print)
 	}
-	if err := w.handleAll(s.Ledger.Read(ctx, stream, w.revision()), false); err != nil {
+	w.readLog = func() error {
+		ctx := context.WithoutCancel(ctx)
+		if w.layer.IsZero() {
+			return read(ctx, session, true)
+		}
+		return errors.Join(read(ctx, layer, true), read(ctx, session, true))
+	}
+	if err := read(ctx, session, false); err != nil {
+		return err
+	}
+	if err := w.readLog(); err != nil { // the layer is older than the session
 		return err
 	}
 	following, stop := context.WithCancel(ctx)
@@ -86,34 +100,34 @@ func (w *progressPrinter) during(ctx context.Context, s *stores.Store, work func
 	return err
 }
 
-// revision returns the revision of the last event that handleAll received.
-func (w *progressPrinter) revision() events.Revision {
+// revision returns the revision of the last event of a stream that handleAll received.
+func (w *progressPrinter) revision(stream events.Stream) events.Revision {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.mu.handled
+	return w.mu.handled[stream]
 }
 
-// handleAll calls handle, in order, for the events of the session after the last one that
-// it received. It prints their lines only if the parameter print is set.
+// handleAll calls handle, in order, for the events of the session and of the layer after the
+// last one that it received. It prints their lines only if the parameter print is set.
 func (w *progressPrinter) handleAll(envelopes func(func(events.Envelope, error) bool), print bool) error {
 	for v, err := range envelopes {
 		if err != nil {
 			return err
 		}
-		if v.Stream == events.SessionStream(w.session) {
+		if v.Stream == events.SessionStream(w.session) || !w.layer.IsZero() && v.Stream == events.LayerStream(w.layer) {
 			w.handleNext(v, print)
 		}
 	}
 	return nil
 }
 
-// handleNext calls handle for an event of the session if it follows the last one. The
-// others were handled already: the follower and readLog read the same log.
+// handleNext calls handle for an event if it follows the last one of its stream. The others
+// were handled already: the follower and readLog read the same log.
 func (w *progressPrinter) handleNext(v events.Envelope, print bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if v.Revision == w.mu.handled+1 {
-		w.mu.handled = v.Revision
+	if v.Revision == w.mu.handled[v.Stream]+1 {
+		w.mu.handled[v.Stream] = v.Revision
 		w.handleLocked(v, print)
 	}
 }
@@ -132,6 +146,10 @@ func (w *progressPrinter) handleLocked(v events.Envelope, print bool) {
 		}
 		if ending := unusualEnd(e); print && ending != "" {
 			w.printLine("%s", w.Styled(render.Yellow, ending))
+		}
+	case events.ToolsRegistered:
+		for _, r := range e.Refused {
+			w.printRefused(r)
 		}
 	case events.CallsAdded:
 		for _, c := range e.Calls {
@@ -227,6 +245,16 @@ func (w *progressPrinter) printLine(format string, args ...any) {
 		text = ansi.Truncate(text, width, "…")
 	}
 	fmt.Fprintln(w.to, text)
+}
+
+// printRefused prints why a tool or a server is not offered, whole. The caller holds mu.
+func (w *progressPrinter) printRefused(r events.RefusedTool) {
+	w.texts.endLine()
+	text := r.Reason
+	if !strings.Contains(strings.ToLower(text), strings.ToLower(r.Name)) {
+		text = r.Name + ": " + text
+	}
+	fmt.Fprintf(w.to, "warning: not offered: %s\n", render.OneLine(text, 400))
 }
 
 // callName returns a key for a call that is unique in its session.

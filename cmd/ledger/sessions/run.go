@@ -20,7 +20,9 @@ import (
 // empty, it replaces the prompts before the first reply.
 func (r *SessionRunner) Continue(ctx context.Context, replies *script.Script, session domain.SessionID, prompt string) error {
 	l := r.launcher
-	ran := l.PrintProgress(ctx, l.Err, r.Store, session, func() error {
+	w := l.newProgress(l.Err, session)
+	w.layer = r.Layer.ID()
+	ran := w.during(ctx, r.Store, func() error {
 		for {
 			n, err := r.Admit(ctx, replies, session, prompt)
 			if err != nil {
@@ -51,7 +53,7 @@ func (r *SessionRunner) Continue(ctx context.Context, replies *script.Script, se
 func (r *SessionRunner) Ask(ctx context.Context, session domain.SessionID, prompt string, media []domain.Media) error {
 	l := r.launcher
 	w := l.newProgress(l.Err, session)
-	w.texts = l.newStream()
+	w.texts, w.layer = l.newStream(), r.Layer.ID()
 	r.progress.Store(w)
 	defer r.progress.Store(nil)
 	ran := w.during(ctx, r.Store, func() error {

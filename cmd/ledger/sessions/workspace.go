@@ -94,7 +94,7 @@ func (p *ActiveProcess) OpenWorkspace(ctx context.Context, s Setup) (*SessionRun
 	if err := s.addToolFolders(&config, root.Path()); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
-	p.launcher.addMCPServers(s, &config, root.Path())
+	s.addMCPServers(&config, root.Path())
 	if r.Workspace, err = p.Open(ctx, config); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
