@@ -61,7 +61,8 @@ func (l *Launcher) newProgress(to io.Writer, session domain.SessionID) *progress
 }
 
 // during calls the function work and meanwhile prints the progress of the session. It
-// prints no event that was recorded before the call. When work returns, it joins the
+// prints all refusals of the layer, and no event of the session that was recorded before the
+// call. When work returns, it joins the
 // follower goroutine and prints the remaining events.
 func (w *progressPrinter) during(ctx context.Context, s *stores.Store, work func() error) error {
 	session, layer := events.SessionStream(w.session), events.LayerStream(w.layer)
