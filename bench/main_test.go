@@ -51,8 +51,8 @@ func TestEveryRowWithAPeerRuns(t *testing.T) {
 // goals maps the ID of each row of a peer to the text of its goal.
 var goals = map[string]string{
 	"append-64-sqlite": "≥ 10", "append-64-sqlite-grouped": "≥ 1.3",
-	"append-64-nats": "≥ 10", "append-64-bbolt": "≥ 10", "append-64-bbolt-default": "≥ 10", "append-64-badger": "≥ 10",
-	"cpu-64": "≤ 2", "scan-headers": "≥ 0.7", "scan-owned": "≥ 0.6", "scan-lent": "≥ 0.6", "scan-sqlite": "≥ 2.5", "scan-nats": "≥ 10",
+	"append-64-nats": "≥ 10", "append-64-bbolt": "≥ 1.3", "append-64-bbolt-floor": "floor", "append-64-bbolt-default": "≥ 10", "append-64-badger": "≥ 10",
+	"cpu-64": "≤ 2", "scan-headers": "≥ 0.7", "scan-owned-copied": "≥ 0.8", "scan-owned-floor": "floor", "scan-lent": "≥ 0.6", "scan-sqlite": "≥ 2.5", "scan-nats": "≥ 5", "scan-nats-floor": "floor",
 }
 
 // The table is valid, and its rows of peers have exactly the IDs and goals of goals.

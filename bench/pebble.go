@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -106,34 +107,45 @@ func (p *pebbleDB) commit(events []bench.PendingEvent) error {
 // Close stops the committer and closes the database. No append may be running.
 func (p *pebbleDB) Close() error { return errors.Join(p.GroupCommitter.Close(), p.db.Close()) }
 
-// scanPebble returns a contestant that reads every record of a history with a Pebble
-// iterator. It opens the database of the embedded store read-only and reads the same
-// keys and values as that store, without decoding them. All rounds share one block
-// cache.
-func scanPebble(ctx context.Context, g *bench.Ground) (bench.Rig, error) {
-	dir, err := g.History(ctx)
-	if err != nil {
-		return nil, err
-	}
-	o := options()
-	o.ReadOnly = true
-	db, err := openDB(filepath.Join(dir, "log"), o)
-	if err != nil {
-		return nil, err
-	}
-	return bench.NewRig(func(context.Context) (bench.Sample, error) {
-		begun := time.Now()
-		n, err := iterate(db)
+// scanPebble returns the Open function of a contestant that reads every record of a
+// history with a Pebble iterator. It opens the database of the embedded store read-only
+// and reads the same keys and values as that store, without decoding them. All rounds
+// share one block cache. The function read reads all records and returns their number.
+func scanPebble(read func(*pebble.DB) (int, error)) func(context.Context, *bench.Ground) (bench.Rig, error) {
+	return func(ctx context.Context, g *bench.Ground) (bench.Rig, error) {
+		dir, err := g.History(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return bench.RateOf(n, time.Since(begun))
-	}, db.Close), nil
+		o := options()
+		o.ReadOnly = true
+		db, err := openDB(filepath.Join(dir, "log"), o)
+		if err != nil {
+			return nil, err
+		}
+		return bench.NewRig(func(context.Context) (bench.Sample, error) {
+			begun := time.Now()
+			n, err := read(db)
+			if err != nil {
+				return nil, err
+			}
+			return bench.RateOf(n, time.Since(begun))
+		}, db.Close), nil
+	}
 }
 
 // iterate reads all records and returns their number. It uses a byte of each key and
 // value, so that the values are loaded. It returns an error if there is no record.
-func iterate(db *pebble.DB) (n int, err error) {
+func iterate(db *pebble.DB) (int, error) {
+	return iterateAs(db, func(value []byte) []byte { return value })
+}
+
+// iterateCopies reads all records as iterate does, and copies each value, as a reader
+// must that gives it away.
+func iterateCopies(db *pebble.DB) (int, error) { return iterateAs(db, bytes.Clone) }
+
+// iterateAs does the work of iterate. It uses the value that the function as returns.
+func iterateAs(db *pebble.DB, as func([]byte) []byte) (n int, err error) {
 	it, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte("e/"), UpperBound: []byte("e0")})
 	if err != nil {
 		return 0, err
@@ -144,7 +156,7 @@ func iterate(db *pebble.DB) (n int, err error) {
 		if err != nil {
 			return n, errors.Join(err, it.Close())
 		}
-		seen += int(it.Key()[2]) + int(value[0])
+		seen += int(it.Key()[2]) + int(as(value)[0])
 		n++
 	}
 	if seen == 0 {

@@ -4,7 +4,8 @@
 // A [Trial] is a task that several contestants do in turn, round by round. A
 // [Contestant] is set up once and returns a [Sample] in each round, with a
 // number for each of several [Reading]s. A [Row] is one row of the table: a
-// reading of ours over a reading of theirs, and a [Goal] for the ratio. A
+// reading of ours over a reading of theirs, and a [Goal] for the ratio. The goal [Floor]
+// marks a row that compares two floors and has no verdict. A
 // [Suite] is trials and rows. [Own] returns the table that needs no other
 // module; the nested module bench adds the peers to it. [Run] measures a table
 // and returns a [Report], which writes itself as a table and as CSV, and has a form for
@@ -28,7 +29,7 @@
 //
 // where row is the row's ID, round counts from 1, ours and theirs are in unit,
 // ratio is ours over theirs, and goal bounds the median of the ratios, such as
-// >=0.9. For a row that is not a comparison theirs is empty and ratio is ours.
+// >=0.9, or is the word floor. For a row that is not a comparison theirs is empty and ratio is ours.
 //
 // # Promises
 //

@@ -8,12 +8,12 @@ type resultRow struct {
 	Unit     string   `json:"unit"`
 	Ours     *float64 `json:"ours"`     // median; null if not measured
 	Theirs   *float64 `json:"theirs"`   // median; null if the row compares no contestants
-	Goal     string   `json:"goal"`     // such as ≥ 0.9
+	Goal     string   `json:"goal"`     // such as ≥ 0.9, or floor
 	Measured *float64 `json:"measured"` // median of the ratios of ours to theirs
 	Least    *float64 `json:"least"`    // smallest ratio
 	Greatest *float64 `json:"greatest"` // greatest ratio
 	Rounds   int      `json:"rounds"`
-	Met      *bool    `json:"met"`   // Measured reaches the goal
+	Met      *bool    `json:"met"`   // Measured reaches the goal; null for a floor
 	Error    *string  `json:"error"` // why the row was not measured; null if it was
 }
 
@@ -33,7 +33,10 @@ func newResultRow(r Result) resultRow {
 	ours, theirs := r.medians()
 	measured, met := r.Measured(), r.Goal.met(r.Measured())
 	least, greatest := r.Spread()
-	row.Ours, row.Measured, row.Least, row.Greatest, row.Met = &ours, &measured, &least, &greatest, &met
+	row.Ours, row.Measured, row.Least, row.Greatest = &ours, &measured, &least, &greatest
+	if !r.Goal.floor {
+		row.Met = &met
+	}
 	if r.Theirs != (Score{}) {
 		row.Theirs = &theirs
 	}

@@ -40,12 +40,14 @@ func (r Result) Spread() (least, greatest float64) {
 	return slices.Min(ratios), slices.Max(ratios)
 }
 
-// Verdict returns ✓ if the median reaches the goal, ✗ if it does not, and – if the
-// row was not measured.
+// Verdict returns ✓ if the median reaches the goal, ✗ if it does not, – if the row was
+// not measured, and nothing for a measured floor.
 func (r Result) Verdict() string {
 	switch {
 	case r.Err != nil || len(r.Rounds) == 0:
 		return "–"
+	case r.Goal.floor:
+		return ""
 	case r.Goal.met(r.Measured()):
 		return "✓"
 	}

@@ -39,17 +39,22 @@ func (r Reading) unit() string { return units[r] }
 // A Sample holds the readings of a contestant in one round.
 type Sample map[Reading]float64
 
-// A Goal is a bound on a ratio. The zero Goal is not valid.
+// A Goal is a bound on a ratio, or Floor. The zero Goal is not valid.
 type Goal struct {
 	bound float64
 	most  bool // the bound is an upper bound
+	floor bool // there is no bound
 }
 
+// Floor returns the goal of a row without a verdict. Such a row compares two floors, and
+// shows how much of the goal of another row can be reached.
+func Floor() Goal { return Goal{floor: true} }
+
 // AtLeast returns a goal with a lower bound.
-func AtLeast(bound float64) Goal { return Goal{bound, false} }
+func AtLeast(bound float64) Goal { return Goal{bound: bound} }
 
 // AtMost returns a goal with an upper bound.
-func AtMost(bound float64) Goal { return Goal{bound, true} }
+func AtMost(bound float64) Goal { return Goal{bound: bound, most: true} }
 
 // met reports whether a ratio reaches the goal.
 func (g Goal) met(ratio float64) bool {
@@ -59,8 +64,11 @@ func (g Goal) met(ratio float64) bool {
 	return ratio >= g.bound
 }
 
-// String returns the goal for a table, such as ≥ 0.9.
+// String returns the goal for a table, such as ≥ 0.9, or floor.
 func (g Goal) String() string {
+	if g.floor {
+		return "floor"
+	}
 	sign := "≥ "
 	if g.most {
 		sign = "≤ "
@@ -68,8 +76,11 @@ func (g Goal) String() string {
 	return sign + g.number()
 }
 
-// plain returns the goal in ASCII, such as >=0.9.
+// plain returns the goal in ASCII, such as >=0.9, or floor.
 func (g Goal) plain() string {
+	if g.floor {
+		return "floor"
+	}
 	sign := ">="
 	if g.most {
 		sign = "<="
@@ -132,7 +143,7 @@ func (t Suite) Valid() error {
 			return fmt.Errorf("%w: the ID %q is empty or there twice", ErrBadTable, r.ID)
 		case r.Measure == "" || r.Against == "":
 			return fmt.Errorf("%w: %s does not say what it measures against what", ErrBadTable, r.ID)
-		case r.Goal.bound <= 0:
+		case r.Goal.bound <= 0 && !r.Goal.floor:
 			return fmt.Errorf("%w: %s has no goal", ErrBadTable, r.ID)
 		case !t.has(r.Trial, r.Ours) || r.Theirs != Score{} && !t.has(r.Trial, r.Theirs):
 			return fmt.Errorf("%w: %s compares contestants that trial %q does not have", ErrBadTable, r.ID, r.Trial)

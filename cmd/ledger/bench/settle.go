@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -28,6 +29,64 @@ func settling(sessions int) func(context.Context, *Ground) (Rig, error) {
 		d := newDriver(s, sessions)
 		return NewRig(func(ctx context.Context) (Sample, error) { return d.run(ctx, timed(g.span(time.Second))) }, l.Close), nil
 	}
+}
+
+// pairing returns the Open function of a contestant with many writers, which append the
+// bytes of settlements without making any: in each round every writer appends two records
+// in series, of the size of a start and of its settlement, one pair after another for a
+// second, scaled.
+func pairing(writers int) func(context.Context, *Ground) (Rig, error) {
+	return Appending(writers, func(ctx context.Context, g *Ground, writers int) (Appender, error) {
+		l, err := openLedger(ctx, g, writers)
+		if err != nil {
+			return nil, err
+		}
+		p := &pairs{ledger: l}
+		if err := p.measure(ctx); err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
+		return p, nil
+	})
+}
+
+// A pairs is the embedded store as an Appender that appends two records for each event,
+// in series.
+type pairs struct {
+	*ledger
+	events [2][][]byte // of the two sizes
+}
+
+// measure settles a call, and makes the events of the sizes of its two records.
+func (p *pairs) measure(ctx context.Context) error {
+	s, err := newSettler(ctx, p.ledger, 1)
+	if err == nil {
+		err = s.Append(ctx, 0, 1, nil)
+	}
+	if err != nil {
+		return err
+	}
+	i := 0
+	for e, err := range p.store.Read(ctx, events.SessionStream(s.agents[0].Session), 0) {
+		if err != nil {
+			return err
+		}
+		rng := rand.New(rand.NewPCG(3, uint64(i)))
+		for range pool() {
+			p.events[i] = append(p.events[i], jsonOf(rng, len(e.Data)+len(e.Metadata)))
+		}
+		i++
+	}
+	return nil
+}
+
+// Append appends pair n of a writer, and ignores the event.
+func (p *pairs) Append(ctx context.Context, writer, n int, _ []byte) error {
+	for i, all := range p.events {
+		if err := p.ledger.Append(ctx, writer, 2*n-1+i, all[(writer*61+n)%len(all)]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // A settler is an Appender whose Append settles one call of a session. Each writer has a
