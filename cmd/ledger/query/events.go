@@ -50,6 +50,33 @@ func (f *EventFilter) Matches(e events.Entry, v events.Envelope) bool {
 		(f.sessionID.IsZero() || session == f.sessionID) && f.When.Contains(e.Time)
 }
 
+// LastEntries returns the last n entries, up to the position end, that the filter selects,
+// in the order of the log. It reads backward from the end, and returns an ErrDamaged if it
+// meets a record that the store cannot read.
+func LastEntries(ctx context.Context, s *stores.Store, filter EventFilter, end events.Position, n int) ([]events.Entry, error) {
+	var latest []events.Entry
+	if n == 0 {
+		return nil, nil
+	}
+	for e, err := range events.Scan(ctx, s.Log, events.Query{Filter: events.Filter{Kinds: filter.Kinds}, Stream: events.Stream(filter.Stream), Backward: true}) {
+		if err != nil {
+			return nil, err
+		}
+		var v events.Envelope
+		if !filter.sessionID.IsZero() {
+			v, _ = events.Decode(e) // an entry that does not decode is of the session of its stream
+		}
+		if e.Position.Compare(end) > 0 || !filter.Matches(e, v) {
+			continue
+		}
+		if latest = append(latest, e); len(latest) == n {
+			break
+		}
+	}
+	slices.Reverse(latest)
+	return latest, nil
+}
+
 // Entries yields the entries after a position that the filter selects. It yields an
 // entry that does not decode together with an ErrDamaged, and a record that the store
 // cannot read as a zero Entry with an ErrDamaged. Any other error ends the loop.

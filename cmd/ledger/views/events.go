@@ -188,9 +188,9 @@ type Tail struct {
 // It reads the position of the last record first, so that following neither repeats nor
 // skips an event.
 //
-// TailEvents reports on the standard error each of the existing records that the store
-// cannot read, and each written event that does not decode. If there is such a record or
-// event, it returns a fault.Error with the code "damaged", unless t.Follow is set.
+// It reads backward. If it meets a record that the store cannot read, it reports each such
+// record of the log on the standard error, as it does each written event that does not
+// decode, and returns a fault.Error with the code "damaged", unless t.Follow is set.
 func TailEvents(ctx context.Context, out *render.Printer, o *stores.Opener, s *stores.Store, filter query.EventFilter, t Tail) error {
 	if t.Lines < 0 {
 		return fault.Usage("-n: %d is below zero", t.Lines)
@@ -199,7 +199,11 @@ func TailEvents(ctx context.Context, out *render.Printer, o *stores.Opener, s *s
 	if err != nil {
 		return err
 	}
-	latest, damaged, err := lastEntries(out, query.Entries(ctx, s, events.Position{}, filter), end, t.Lines)
+	damaged := 0
+	latest, err := query.LastEntries(ctx, s, filter, end, t.Lines)
+	if errors.Is(err, events.ErrDamaged) {
+		latest, damaged, err = lastEntries(out, query.Entries(ctx, s, events.Position{}, filter), end, t.Lines)
+	}
 	if err != nil {
 		return err
 	}
