@@ -8,7 +8,7 @@ STATICCHECK = $(GO) tool -modfile=tools.mod staticcheck
 # The programs of the build, in a folder that ./... leaves out.
 TOOLS = ./.ci/codecgen ./.ci/words
 
-.PHONY: words generate check build vet lint fmt test test-long race fuzz crash powercuts soak laws mutants bench bench-check cover demo
+.PHONY: words generate check build vet lint fmt test test-long race fuzz crash powercuts soak laws mutants bench bench-scale bench-check cover demo
 
 check: build vet fmt lint test
 
@@ -72,6 +72,15 @@ fuzz:
 # minutes; every round is in bench.csv. BENCH='-only append' takes a part of it.
 bench:
 	cd bench && $(GO) run . -csv ../bench.csv $(BENCH)
+
+# The reading commands of the real program over logs of 100,000 to 10,000,000 events, in less
+# than 15 minutes; every row is in bench-scale.csv. SIZES='100000 1000000' takes others.
+SIZES ?= 100000 1000000 4000000 10000000
+bench-scale:
+	@mkdir -p $(CURDIR)/.bench-scale
+	$(GO) build -o $(CURDIR)/.bench-scale/ledger ./cmd/ledger
+	cd bench && $(GO) build -o $(CURDIR)/.bench-scale/bench .
+	.bench-scale/bench scale -ledger $(CURDIR)/.bench-scale/ledger -sizes '$(SIZES)' -csv bench-scale.csv $(BENCH); status=$$?; rm -r .bench-scale; exit $$status
 
 # The module of the table with peers, which the others do not reach.
 bench-check:

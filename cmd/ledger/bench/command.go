@@ -31,6 +31,9 @@ func Command(ctx context.Context, t Suite, args []string, out, progress io.Write
 	if len(args) > 1 && args[1] == childWord {
 		return exit(progress, Child(ctx, args[2:], out))
 	}
+	if len(args) > 1 && args[1] == scaleWord {
+		return ScaleCommand(ctx, args[1:], out, progress)
+	}
 	o, err := parse(args, progress)
 	if err != nil {
 		return 2

@@ -11,6 +11,9 @@
 // and returns a [Report], which writes itself as a table and as CSV, and has a form for
 // JSON.
 //
+// [ScaleCommand] is another measurement: it runs the reading commands of the real program
+// over logs of several sizes, each with its time, memory and growth.
+//
 // # Contestants
 //
 // The floors are as fast as an honest implementation can be. A growing file is

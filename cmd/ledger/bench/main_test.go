@@ -13,6 +13,9 @@ import (
 const childVariable = "LEDGER_TEST_BENCH_CHILD"
 
 func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" && len(os.Args) > 1 && os.Args[1] == "scale" {
+		os.Exit(bench.ScaleCommand(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+	}
 	if os.Getenv(childVariable) != "" {
 		if err := bench.Child(context.Background(), os.Args[1:], os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -14,6 +14,14 @@ func syncData(f *os.File) error { return syscall.Fdatasync(int(f.Fd())) }
 // peakMemory returns the peak resident memory of this process in bytes.
 func peakMemory() (float64, error) { return field("/proc/self/status", "VmHWM:", 1024) }
 
+// peakOf returns the peak resident memory of a process that ended, in bytes.
+func peakOf(p *os.ProcessState) float64 {
+	if u, ok := p.SysUsage().(*syscall.Rusage); ok {
+		return float64(u.Maxrss) * 1024
+	}
+	return 0
+}
+
 // residentMemory returns the resident memory of this process in bytes.
 func residentMemory() (float64, error) { return field("/proc/self/status", "VmRSS:", 1024) }
 
