@@ -95,7 +95,7 @@ var importRules = map[string]importRule{
 	"runner/providers/openai":        {[]string{"domain", "events", "projections/conversation", "runner", "runner/secrets", "runner/providers/modelapi"}, []string{"github.com/openai/openai-go/v3"}},
 	"runner/providers/providerstest": {nil, nil},
 	"cmd/ledger/bench": {[]string{
-		"domain", "events", "events/embedded", "events/embedded/storedir", "projections", "projections/calls", "registry", "registry/outputs",
+		"domain", "events", "events/embedded", "events/embedded/storedir", "projections/index", "registry", "registry/outputs",
 	}, nil},
 	"cmd/ledger/fault": {[]string{
 		"domain", "events", "events/embedded", "events/embedded/backup", "events/eventstoredb", "events/eventstoredb/server", "events/eventstoredb/server/auth", "events/transcripts",

@@ -51,7 +51,7 @@ var goals = map[string]string{
 	"append-64-flat-floor": "floor", "append-256-flat-floor": "floor", "append-64-flat-p99-floor": "floor",
 	"settle-1": "≤ 2.3", "settle-64": "≤ 2.6", "settle-64-floor": "floor",
 	"bytes-written": "≤ 2.5", "bytes-resting": "≤ 2.5",
-	"rebuild-1": "≥ 2.5", "rebuild-all": "≥ 4",
+	"rebuild-1": "≥ 0.25", "rebuild-all": "≥ 0.35", "rebuild-no-text": "≥ 0.7",
 	"follow-1": "≤ 1.2", "follow-1000": "≤ 10",
 	"open-closed": "≤ 2", "open-killed": "≤ 2",
 	"output-64KiB": "≥ 1.6", "output-1MiB": "≥ 0.8", "output-16MiB": "≥ 0.45", "output-256MiB": "≥ 0.4",

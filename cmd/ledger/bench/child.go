@@ -15,6 +15,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/events/embedded/storedir"
+	"github.com/settlement-ledger/ledger/projections/index"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
@@ -113,13 +114,13 @@ func remembered(open func(context.Context, *Ground) (Rig, error), rounds int) fu
 	}
 }
 
-// rememberedRebuild is the task memory-rebuild: it rebuilds the projection of calls.
+// rememberedRebuild is the task memory-rebuild: it fills an index with full text.
 func rememberedRebuild(ctx context.Context, g *Ground) (Sample, error) {
 	s, err := embedded.Open(ctx, g.Dir, embedded.Config{Owner: storedir.Owner{Command: "bench"}})
 	if err != nil {
 		return nil, err
 	}
-	_, err = foldCalls(ctx, s)
+	_, err = fillIndex(ctx, s, filepath.Join(g.Dir, "index"), (*index.Index).RebuildWithText)
 	if err = errors.Join(err, s.Close()); err != nil {
 		return nil, err
 	}

@@ -62,8 +62,8 @@ func (g *Ground) History(ctx context.Context) (string, error) {
 const sessionLength = 512
 
 // makeHistory appends sessions from four goroutines until the sessions have at least n
-// events in total. The events keep every law that foldCalls checks, such as one
-// settlement for each call.
+// events in total. The events keep every law of calls, such as one settlement for
+// each call.
 func makeHistory(ctx context.Context, s *embedded.Store, n int) error {
 	l := events.NewLedger(s, newMint(), time.Now)
 	offer, process, err := equip(ctx, l)

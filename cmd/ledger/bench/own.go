@@ -1,5 +1,7 @@
 package bench
 
+import "github.com/settlement-ledger/ledger/projections/index"
+
 // Own returns the Suite with the trials and rows that need no other module. Most rows
 // compare the embedded store with a floor: the fastest plain implementation of the same
 // task.
@@ -74,16 +76,18 @@ func weights() Suite {
 	}
 }
 
-// rebuilds compares the rebuild of a projection with the decoding of JSON.
+// rebuilds compares the rebuild of an index with the decoding of JSON.
 func rebuilds() Suite {
 	const floor = "encoding/json decode of the payloads alone, one core"
 	return Suite{
 		Trials: []Trial{{"rebuild", []Contestant{
-			{"one", overHistory(rebuild(1))}, {"all", overHistory(rebuild(0))}, {"json", overHistory(decodePayloads)},
+			{"one", rebuild(1, (*index.Index).RebuildWithText)}, {"all", rebuild(0, (*index.Index).RebuildWithText)},
+			{"no-text", rebuild(0, (*index.Index).RebuildWithoutText)}, {"json", overHistory(decodePayloads)},
 		}}},
 		Rows: []Row{
-			{"rebuild-1", "rebuild of calls from 1,000,000 events, one core", floor, "rebuild", Score{"one", Rate}, Score{"json", Rate}, AtLeast(2.5)},
-			{"rebuild-all", "rebuild of calls from 1,000,000 events, all cores", floor, "rebuild", Score{"all", Rate}, Score{"json", Rate}, AtLeast(4)},
+			{"rebuild-1", "rebuild of the index from 1,000,000 events, one core", floor, "rebuild", Score{"one", Rate}, Score{"json", Rate}, AtLeast(0.25)},
+			{"rebuild-all", "rebuild of the index from 1,000,000 events, all cores", floor, "rebuild", Score{"all", Rate}, Score{"json", Rate}, AtLeast(0.35)},
+			{"rebuild-no-text", "the same without full text", floor, "rebuild", Score{"no-text", Rate}, Score{"json", Rate}, AtLeast(0.7)},
 		},
 	}
 }
@@ -150,7 +154,7 @@ func memories() Suite {
 	}{
 		{"memory-append", "peak memory, 64 writers", Contestant{"ledger", apart("memory-append", emptyFolder)}, 256},
 		{"memory-follow", "peak memory, 1,000 followers", Contestant{"ledger", apart("memory-follow", emptyFolder)}, 256},
-		{"memory-rebuild", "peak memory, rebuild of calls from 1,000,000 events", Contestant{"ledger", apart("memory-rebuild", withHistory)}, 256},
+		{"memory-rebuild", "peak memory, rebuild of the index from 1,000,000 events", Contestant{"ledger", apart("memory-rebuild", withHistory)}, 256},
 		{"memory-output", "peak memory, an output of 1 GiB", Contestant{"ledger", apart("memory-output", emptyFolder)}, 256},
 		{"memory-caches", "memory held after a read of 1,000,000 events", Contestant{"ledger", apart("memory-caches", withHistory)}, 64},
 	} {

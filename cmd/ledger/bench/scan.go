@@ -6,14 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"os"
 	"runtime"
 	"time"
 
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/events/embedded/storedir"
-	"github.com/settlement-ledger/ledger/projections"
-	"github.com/settlement-ledger/ledger/projections/calls"
+	"github.com/settlement-ledger/ledger/projections/index"
 )
 
 // overHistory returns the Open function of a contestant that calls do on an open
@@ -72,31 +72,35 @@ func ScanLent(ctx context.Context, s *embedded.Store) iter.Seq2[events.Entry, er
 	return events.Lend(ctx, s, events.Query{})
 }
 
-// rebuild returns a task that rebuilds the projection of calls with GOMAXPROCS set to
-// cores. If cores is 0 the task leaves GOMAXPROCS unchanged.
-func rebuild(cores int) func(context.Context, *embedded.Store) (Sample, error) {
-	return func(ctx context.Context, s *embedded.Store) (Sample, error) {
-		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(cores))
-		begun := time.Now()
-		n, err := foldCalls(ctx, s)
-		if err != nil {
-			return nil, err
-		}
-		return RateOf(n, time.Since(begun))
+// An indexing is index.Index.RebuildWithText or RebuildWithoutText.
+type indexing func(*index.Index, context.Context, *events.Ledger, func(index.Progress)) error
+
+// rebuild returns the Open function of a contestant that fills a new index in each round,
+// with GOMAXPROCS set to cores. If cores is 0 it leaves GOMAXPROCS unchanged.
+func rebuild(cores int, fill indexing) func(context.Context, *Ground) (Rig, error) {
+	return func(ctx context.Context, g *Ground) (Rig, error) {
+		return overHistory(func(ctx context.Context, s *embedded.Store) (Sample, error) {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(cores))
+			dir, err := os.MkdirTemp(g.Dir, "index-")
+			if err != nil {
+				return nil, err
+			}
+			begun := time.Now()
+			n, err := fillIndex(ctx, s, dir, fill)
+			took := time.Since(begun)
+			if err = errors.Join(err, os.RemoveAll(dir)); err != nil {
+				return nil, err
+			}
+			return RateOf(n, took)
+		})(ctx, g)
 	}
 }
 
-// foldCalls rebuilds the projection of calls from the whole log and returns the
-// number of events. A history that breaks a law of calls is an error.
-func foldCalls(ctx context.Context, s *embedded.Store) (int, error) {
-	view := projections.NewView(calls.Projection(), events.NewLedger(s, newMint(), time.Now), nil)
-	if err := view.Rebuild(ctx, nil); err != nil {
+// fillIndex fills a new index in a folder from the whole log and returns the number of
+// events.
+func fillIndex(ctx context.Context, s *embedded.Store, dir string, fill indexing) (int, error) {
+	if err := fill(index.New(dir), ctx, events.NewLedger(s, newMint(), time.Now), nil); err != nil {
 		return 0, err
-	}
-	var found []calls.Exception
-	view.Read(func(state *calls.State) { found = state.Exceptions() })
-	if len(found) > 0 {
-		return 0, fmt.Errorf("the history breaks a law: %v", found[0])
 	}
 	end, _ := s.Head().Parts()
 	return int(end), nil
