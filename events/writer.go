@@ -46,6 +46,14 @@ func (w *Writer) Revision() Revision {
 	return w.mu.revision
 }
 
+// Pending reports whether the outcome of the last append is unknown, so that the next one
+// first retries it.
+func (w *Writer) Pending() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.mu.open) > 0
+}
+
 // Append adds drafts to the end of the stream, with the errors of
 // [Store.Append]. If an error leaves the outcome unknown, the next Append of
 // any caller first retries these drafts. So they are stored once, and before

@@ -19,7 +19,7 @@ import (
 // running call. It returns the joined errors of the calls whose end was not recorded. If
 // ctx or the context of the run ends, the calls end as interrupted.
 func (r *Runner) SettleAdded(ctx context.Context, inv domain.Invocation, calls []domain.Call) ([]domain.Call, []domain.Settlement, error) {
-	c := r.current(inv.Session)
+	c := r.running(inv.Session)
 	if c == nil {
 		return nil, nil, fmt.Errorf("add calls to %s of session %s: %w", inv.Call, inv.Session, ErrNotRunning)
 	}

@@ -49,16 +49,16 @@ func (c *runState) compact(ctx context.Context, p compaction) error {
 		event.After = p.after
 		return c.recordCompaction(ctx, nil, event, c.session.Last)
 	}
-	removed := c.session.Messages[:p.leftOut]
-	event.Through = removed[len(removed)-1].ID
-	for _, m := range removed {
-		if m.Prompt != nil {
-			event.Prompts++
-			continue
-		}
-		event.Replies++
-		event.Calls += int64(len(m.Reply.Calls))
+	n := p.leftOut - c.session.Forgotten.Messages()
+	removed := c.session.Messages[:n]
+	if n > 0 {
+		event.Through = removed[n-1].ID
+	} else { // the same messages as before
+		event.Through = c.session.Compaction.Compacted.Through
 	}
+	count := c.session.Forgotten
+	count.Add(removed)
+	event.Prompts, event.Replies, event.Calls = count.Prompts, count.Replies, count.Calls
 	size := maxSummary
 	if input := limits.input(); input > 0 {
 		size = int(min(max(minSummary, input*bytesPerToken/8), maxSummary))
@@ -73,10 +73,10 @@ func (c *runState) compact(ctx context.Context, p compaction) error {
 		event.Model, event.Detail = s.Compacted.Model, s.Compacted.Detail
 		return finish(nil, s.Compacted.Summary, c.session.Last)
 	}
-	turn, drafts, err := c.summaryTurn(p.leftOut, event.Through)
+	turn, drafts, err := c.summaryTurn(n, event.Through)
 	if err != nil { // the provider does not accept the request
 		event.Detail = registry.DefaultLimits.Cut(err.Error())
-		return finish(nil, programSummary(removed, size), c.session.Last)
+		return finish(nil, c.programSummary(removed, size), c.session.Last)
 	}
 	asked, ok, err := c.recordTurn(ctx, drafts)
 	if err != nil || !ok {
@@ -94,32 +94,27 @@ func (c *runState) compact(ctx context.Context, p compaction) error {
 	}
 	if err != nil {
 		event.Detail = registry.DefaultLimits.Cut(err.Error())
-		return finish(c.failureDrafts(got, err, asked), programSummary(removed, size), asked)
+		return finish(c.failureDrafts(got, err, asked), c.programSummary(removed, size), asked)
 	}
 	event.Model, event.Tokens = got.Model, got.Tokens
-	return finish(c.attemptDrafts(got, asked), withLastPrompt(got.Text, c.session.Messages, p.leftOut, size), asked)
+	return finish(c.attemptDrafts(got, asked), withLastPrompt(got.Text, c.session, n, size), asked)
 }
 
-// withLastPrompt returns a summary of the first n messages in at most size bytes. If no
-// prompt is behind them, the summary ends with the last one, word for word: the model shall
-// not depend on a summary for what it is working on.
-func withLastPrompt(summary string, messages []conversation.Message, n, size int) string {
+// withLastPrompt returns a summary of the messages of s before s.Messages[n] in at most
+// size bytes. If no prompt is behind them, the summary ends with the last one, word for
+// word: the model shall not depend on a summary for what it is working on.
+func withLastPrompt(summary string, s *conversation.State, n, size int) string {
 	summary = strings.TrimSpace(summary)
 	isPrompt := func(m conversation.Message) bool { return m.Prompt != nil }
-	if slices.ContainsFunc(messages[n:], isPrompt) {
+	if s.LastPrompt == nil || slices.ContainsFunc(s.Messages[n:], isPrompt) {
 		return summary
 	}
-	for _, m := range slices.Backward(messages[:n]) {
-		if m.Prompt != nil {
-			text := registry.Limits{Lines: size, Bytes: size / 4}.Cut(m.Prompt.Text)
-			return registry.Limits{Lines: size, Bytes: size / 2}.Cut(summary) + "\n\nThe last message of the user, word for word:\n\n" + text
-		}
-	}
-	return summary
+	text := registry.Limits{Lines: size, Bytes: size / 4}.Cut(s.LastPrompt.Text)
+	return registry.Limits{Lines: size, Bytes: size / 2}.Cut(summary) + "\n\nThe last message of the user, word for word:\n\n" + text
 }
 
-// summaryTurn returns the turn that asks for a summary of the first n messages, up to the
-// message through, and the drafts that record it.
+// summaryTurn returns the turn that asks for a summary of the first n messages that are not
+// forgotten, with the summary of those before, up to the message through, and the drafts that record it.
 func (c *runState) summaryTurn(n int, through domain.MessageID) (Turn, []events.Draft, error) {
 	mint, facts := c.config.Ledger.Mint(), c.facts()
 	request := *c.session
@@ -157,9 +152,20 @@ func (c *runState) retriesShorter(ctx context.Context, failure error) bool {
 	return ok
 }
 
-// programSummary returns a summary of messages in at most size bytes: the prompts, the
-// files that calls changed, the numbers of calls, and the texts of the last replies.
-func programSummary(messages []conversation.Message, size int) string {
+// programSummary returns a summary of messages, and of the forgotten ones before them, in at
+// most size bytes. If there are forgotten ones, it begins with the last summary, in a third
+// of the bytes.
+func (c *runState) programSummary(messages []conversation.Message, size int) string {
+	if c.session.Forgotten.Messages() == 0 {
+		return summarize(messages, size)
+	}
+	earlier := registry.Limits{Lines: size, Bytes: size / 3}.Cut(c.session.Compaction.Compacted.Summary)
+	return strings.TrimSpace(earlier + "\n\nAfter that:\n\n" + summarize(messages, size-size/3-100))
+}
+
+// summarize returns a summary of messages in at most size bytes: the prompts, the files
+// that calls changed, the numbers of calls, and the texts of the last replies.
+func summarize(messages []conversation.Message, size int) string {
 	share := func(title string, lines []string, size int) string {
 		if len(lines) == 0 {
 			return ""

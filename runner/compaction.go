@@ -66,9 +66,12 @@ type compaction struct {
 // quarter of the limit, so that the next compaction is many requests away. If the provider
 // refused the last request as too large, they fit into half of their present size too.
 func planCompaction(s *conversation.State, limits contextLimits) (compaction, bool) {
+	input := limits.input()
+	if exceeded := s.Exceeded && s.Turn.Model == limits.model; !exceeded && input == 0 {
+		return compaction{}, false
+	}
 	sizes, preface := messageSizes(s)
 	total := preface + sum(sizes)
-	input := limits.input()
 	c := compaction{trigger: events.CompactedAuto, before: requestSize(s, sizes, total)}
 	keep := input / 4
 	switch {
@@ -77,11 +80,11 @@ func planCompaction(s *conversation.State, limits contextLimits) (compaction, bo
 		if keep = total / 2; input > 0 {
 			keep = min(keep, input/4)
 		}
-	case input == 0 || c.before <= input:
+	case c.before <= input:
 		return c, false
 	}
 	visible := s.Visible()
-	c.leftOut, c.after = len(s.Messages)-len(visible), total-preface
+	c.leftOut, c.after = s.Forgotten.Messages()+len(s.Messages)-len(visible), total-preface
 	left, unread := 0, firstUnread(visible)
 	shortens := c.shorten(s, visible[unread:], sum(sizes[unread:])-keep)
 	for ; left < unread && c.after > keep; left++ {

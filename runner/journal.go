@@ -23,9 +23,9 @@ type messageCall struct {
 // registry.Journal and is the only appender to the session in this process. It is safe
 // for concurrent use.
 //
-// It holds the state of the calls of this run in memory, so that Settle of the registry
-// needs no read: the runner tracks a call before it settles it, and each append updates
-// the state. No lock is held during an append, except notes for reading.
+// It holds the state of the calls that the run settles in memory, so that Settle of the
+// registry needs no read: the runner tracks a call before it settles it, each append updates
+// the state, and the next step that settles calls forgets them. No lock is held during an append, except notes for reading.
 type sessionJournal struct {
 	ledger *events.Ledger
 	writer *events.Writer
@@ -54,7 +54,7 @@ type sessionJournal struct {
 		starts map[messageCall]domain.EventID
 		// open has each tracked call with its offer.
 		open map[messageCall]openCall
-		// reserved has the IDs of all calls of the replies that the run settles, and of
+		// reserved has the IDs of all calls of the reply that the run settles, and of
 		// the calls that it is about to add.
 		reserved map[messageCall]bool
 		// ending has the calls whose end is on record or is being recorded.
@@ -86,14 +86,30 @@ func (j *sessionJournal) track(a openCall) {
 	}
 }
 
-// reserveCalls keeps the IDs of all calls of the replies of s from added calls.
-func (j *sessionJournal) reserveCalls(s *conversation.State) {
+// reserveCalls keeps the IDs of all calls of a reply from added calls.
+func (j *sessionJournal) reserveCalls(message domain.MessageID, reply *conversation.Reply) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for _, m := range s.Messages {
-		for c := range m.Reply.All() {
-			j.mu.reserved[messageCall{m.ID, c.ID}] = true
-		}
+	for c := range reply.All() {
+		j.mu.reserved[messageCall{message, c.ID}] = true
+	}
+}
+
+// maxStarts bounds the causation IDs that the journal keeps for calls that ended, so that a
+// late note of a tool that was left behind has its cause.
+const maxStarts = 1024
+
+// forgetCalls stops tracking all calls. The caller calls it before it tracks the calls of a
+// step, while no call is being settled.
+func (j *sessionJournal) forgetCalls() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	clear(j.mu.recorded)
+	clear(j.mu.open)
+	clear(j.mu.reserved)
+	clear(j.mu.ending)
+	if len(j.mu.starts) > maxStarts {
+		clear(j.mu.starts)
 	}
 }
 

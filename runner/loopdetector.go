@@ -41,12 +41,13 @@ func digest(c domain.Call) callDigest {
 type loopDetector struct {
 	// rounds is the number of repetitions that make a loop.
 	rounds int
-	// read is the number of messages read.
+	// read is the number of messages of the session that were read.
 	read int
 	// digests has the latest calls since the last prompt, oldest first, at most
 	// maxPeriod*rounds.
 	digests []callDigest
-	// found has the calls that close a loop, each with the event that reports it.
+	// found has the calls of the last reply that close a loop, each with the event that
+	// reports it.
 	found map[messageCall]events.LoopDetected
 }
 
@@ -55,19 +56,20 @@ func newLoopDetector(rounds int) *loopDetector {
 	return &loopDetector{rounds: rounds, found: map[messageCall]events.LoopDetected{}}
 }
 
-// advance reads the new messages of the session. A prompt of a person resets the
+// advance reads the new messages of the session, which must not be forgotten yet. A prompt of a person resets the
 // detector, because a repeated request by a person is no loop. In a session with a
 // parent, a prompt does not reset the detector, because it comes from the parent agent,
 // which may itself loop.
 func (l *loopDetector) advance(s *conversation.State) {
-	for ; l.read < len(s.Messages); l.read++ {
-		m := s.Messages[l.read]
+	for ; l.read < s.Forgotten.Messages()+len(s.Messages); l.read++ {
+		m := s.Messages[l.read-s.Forgotten.Messages()]
 		if m.Prompt != nil && s.Parent.IsZero() {
 			l.digests = l.digests[:0]
 		}
 		if m.Reply == nil {
 			continue
 		}
+		clear(l.found)
 		for _, c := range m.Reply.Calls {
 			l.add(m.ID, c.Call)
 		}

@@ -62,11 +62,9 @@ func layersOf(s *conversation.State, open []openCall) (layers []domain.LayerID) 
 			add(hidden.Offered)
 		}
 	}
-	for i := len(s.Messages) - 1; i >= 0 && len(layers) == 0; i-- {
-		if reply := s.Messages[i].Reply; reply != nil {
-			for _, tool := range reply.Offer.Tools {
-				add(tool)
-			}
+	if len(layers) == 0 {
+		for _, tool := range s.Offered {
+			add(tool)
 		}
 	}
 	for _, call := range open {

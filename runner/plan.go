@@ -99,7 +99,7 @@ func plan(s *conversation.State, steps int, limits contextLimits) (step, error) 
 // open returns the calls of a session without a settlement, in order. begun has the
 // calls that began; waiting has the other calls.
 func open(s *conversation.State) (begun, waiting []openCall) {
-	for _, m := range s.Messages {
+	for _, m := range s.OpenReplies() {
 		for c := range m.Reply.All() {
 			a := openCall{*c, m.Reply.Agent, m.ID, cmp.Or(c.AddedBy, m.Reply.Event), m.Reply.Offer}
 			switch {

@@ -70,7 +70,7 @@ func (c *runState) textDrafts(turn *events.TurnMaterialized, request Turn, recor
 		}
 		sum := sha256.Sum256([]byte(text))
 		digest := hex.EncodeToString(sum[:])
-		if !c.session.Texts[digest] && !digests[digest] {
+		if !c.session.HasText(digest) && !digests[digest] {
 			digests[digest] = true
 			drafts = append(drafts, c.config.Ledger.Draft(events.TextRecorded{Digest: digest, Text: text}, c.session.Last))
 		}

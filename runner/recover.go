@@ -215,12 +215,16 @@ func (r *Runner) runsElsewhere(ctx context.Context, w Orphans, session domain.Se
 	if len(w.Others) == 0 {
 		return false, nil
 	}
-	s, _, err := r.load(ctx, session)
+	live := r.use(session)
+	defer r.release(live)
+	f, err := r.load(ctx, live)
 	if err != nil {
 		return false, err
 	}
-	begun, waiting := open(s)
-	return !w.Elsewhere(layersOf(s, append(begun, waiting...))).IsZero(), nil
+	begun, waiting := open(f.state)
+	layers := layersOf(f.state, append(begun, waiting...))
+	r.keep(live, f)
+	return !w.Elsewhere(layers).IsZero(), nil
 }
 
 // sessionsWaiting returns the sessions with an open permission request.

@@ -12,6 +12,8 @@ import (
 // A run is the current run of a session. The first caller of Run executes it, and later
 // callers join it.
 type run struct {
+	// live is the session of the run, which the run uses.
+	live *session
 	// recovers is set for a Recover, which asks no model.
 	recovers bool
 	// state is nil until the run has begun. The Runner's mu guards the pointer.
@@ -56,7 +58,7 @@ func (r *Runner) drive(ctx context.Context, id domain.SessionID, recovers bool) 
 	for {
 		first, joined := r.joinOrStart(id, recovers)
 		if !joined {
-			return r.execute(ctx, id, first)
+			return r.execute(ctx, first)
 		}
 		select {
 		case <-first.done:
@@ -74,33 +76,36 @@ func (r *Runner) drive(ctx context.Context, id domain.SessionID, recovers bool) 
 func (r *Runner) joinOrStart(id domain.SessionID, recovers bool) (_ *run, joined bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	live := r.sessionLocked(id)
-	if live.run != nil {
+	if live, ok := r.mu.sessions[id]; ok && live.run != nil {
 		return live.run, true
 	}
-	live.run = &run{recovers: recovers, done: make(chan struct{}), err: ErrNotRunning}
+	live := r.useLocked(id)
+	live.run = &run{live: live, recovers: recovers, done: make(chan struct{}), err: ErrNotRunning}
 	return live.run, false
 }
 
 // clearRun removes a run from its session if it is the session's current run.
-func (r *Runner) clearRun(id domain.SessionID, ended *run) {
+func (r *Runner) clearRun(ended *run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if live := r.sessionLocked(id); live.run == ended {
-		live.run = nil
+	if ended.live.run == ended {
+		ended.live.run = nil
 	}
 }
 
 // execute runs a session to its end, removes the run and wakes the callers that joined
 // it. If a step panics, these callers receive ErrNotRunning.
-func (r *Runner) execute(ctx context.Context, id domain.SessionID, run *run) error {
+func (r *Runner) execute(ctx context.Context, run *run) error {
 	defer func() {
-		r.clearRun(id, run)
+		r.clearRun(run)
 		close(run.done)
+		r.release(run.live)
 	}()
-	c, err := r.begin(ctx, id, run)
+	c, err := r.begin(ctx, run)
 	if err == nil {
 		err = c.runSteps(ctx)
+		r.clearRun(run)
+		r.keep(run.live, &foldedSession{c.session, c.loops})
 	}
 	run.err = err
 	return err
@@ -109,22 +114,22 @@ func (r *Runner) execute(ctx context.Context, id domain.SessionID, run *run) err
 // begin loads a session and opens the run's journal. It holds the admission semaphore,
 // so that no message is admitted between loading the session and marking it as running.
 // It returns the errors of load.
-func (r *Runner) begin(ctx context.Context, id domain.SessionID, run *run) (*runState, error) {
-	live := r.session(id)
+func (r *Runner) begin(ctx context.Context, run *run) (*runState, error) {
+	live := run.live
 	release, err := live.admits.acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	s, w, err := r.load(ctx, id)
+	f, err := r.load(ctx, live)
 	if err != nil {
 		return nil, err
 	}
-	w.Advance(s.Revision)
-	w.Resume()
-	j := newJournal(r.config.Ledger, w)
-	j.session, j.allowances = id, r.config.Allowances
-	c := &runState{Runner: r, run: run, alive: ctx, admits: live.admits, session: s, journal: j, loops: newLoopDetector(r.config.Rounds)}
+	live.writer.Advance(f.state.Revision)
+	live.writer.Resume()
+	j := newJournal(r.config.Ledger, live.writer)
+	j.session, j.allowances = live.id, r.config.Allowances
+	c := &runState{Runner: r, run: run, alive: ctx, admits: live.admits, session: f.state, journal: j, loops: f.loops}
 	if err := c.loadProfile(ctx); err != nil {
 		return nil, err
 	}
@@ -134,23 +139,12 @@ func (r *Runner) begin(ctx context.Context, id domain.SessionID, run *run) (*run
 	return c, nil
 }
 
-// current returns the state of the current run of a session, or nil if the session is not
-// running.
-func (r *Runner) current(id domain.SessionID) *runState {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if run := r.sessionLocked(id).run; run != nil {
-		return run.state
-	}
-	return nil
-}
-
 // Note records an event of a running call in its session, such as a permission decision.
 // It returns ErrNotRunning if the session is not running in this process, or an error of
 // the ledger.
 func (r *Runner) Note(ctx context.Context, inv domain.Invocation, e events.Event) error {
 	err := ErrNotRunning
-	if c := r.current(inv.Session); c != nil {
+	if c := r.running(inv.Session); c != nil {
 		err = c.journal.Note(ctx, messageCall{inv.Message, inv.Call}, e)
 	}
 	if errors.Is(err, ErrNotRunning) {

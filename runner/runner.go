@@ -1,16 +1,17 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/projections"
 	"github.com/settlement-ledger/ledger/projections/conversation"
 	"github.com/settlement-ledger/ledger/registry"
 )
@@ -152,21 +153,42 @@ type Runner struct {
 	config Config
 	mu     struct {
 		sync.Mutex
+		// sessions has the sessions in use, those with a pending append, and the last idle
+		// ones.
 		sessions map[domain.SessionID]*session
+		// idle has the idle sessions, the longest idle one first.
+		idle []domain.SessionID
 	}
 }
 
-// A session is the Runner's state of one session. It is created at first use and never
-// removed.
+// maxIdle is the number of idle sessions of which the Runner keeps the state, so that the
+// next prompt reads only new events.
+const maxIdle = 8
+
+// A session is the Runner's state of one session. The fields below admits are guarded by
+// the Runner's mu.
 type session struct {
+	id domain.SessionID
 	// writer appends to the session. It is the only writer of the session in this
 	// process.
 	writer *events.Writer
 	// admits is held while a message is admitted, and while a run begins, records a
 	// turn or decides that the session is idle.
 	admits semaphore
-	// run is the current run. Nil: the session is not running. The Runner's mu guards it.
+	// run is the current run. Nil: the session is not running.
 	run *run
+	// users is the number of runs and callers that use the session.
+	users int
+	// folded is the fold of the session by the last user. Nil: there is none, or a user
+	// has taken it.
+	folded *foldedSession
+}
+
+// A foldedSession is the fold of a session with the loop detector that has read it. One
+// goroutine owns it.
+type foldedSession struct {
+	state *conversation.State
+	loops *loopDetector
 }
 
 // A semaphore has at most one holder at a time. Unlike for a mutex, a caller can wait for
@@ -218,82 +240,160 @@ func (r *Runner) Open(ctx context.Context, e events.SessionOpened) (domain.Sessi
 // after its current reply or calls. Call Run after Admit in any case: Run joins the
 // current run or starts one.
 func (r *Runner) Admit(ctx context.Context, id domain.SessionID, message domain.MessageID, text string, media ...domain.Media) error {
-	live := r.session(id)
+	live := r.use(id)
+	defer r.release(live)
 	release, err := live.admits.acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("admit prompt %s: %w", message, err)
 	}
 	defer release()
-	s, w, err := r.load(ctx, id)
-	if err != nil {
-		return fmt.Errorf("admit prompt: %w", err)
-	}
 	prompt := events.PromptAdmitted{Message: message, Text: text}
 	for _, m := range media {
 		prompt.Media = append(prompt.Media, m)
 	}
-	for _, m := range s.Messages {
-		if m.ID == message && m.Prompt != nil && m.Prompt.Text == text && reflect.DeepEqual(m.Prompt.Media, prompt.Media) {
-			return nil
-		}
-		if m.ID == message {
-			return fmt.Errorf("admit prompt %s: %w", message, ErrOtherText)
-		}
+	last, known, err := r.findPrompt(ctx, live, message)
+	switch {
+	case err != nil:
+		return fmt.Errorf("admit prompt: %w", err)
+	case known != nil && !known.Event.IsZero() && known.Text == text && reflect.DeepEqual(known.Media, prompt.Media):
+		return nil
+	case known != nil:
+		return fmt.Errorf("admit prompt %s: %w", message, ErrOtherText)
 	}
-	if !r.running(id) {
-		w.Advance(s.Revision) // not during a run: a run keeps the length that it has read, or it would miss a conflict
-		w.Resume()
-	}
-	d := r.config.Ledger.Draft(prompt, s.Last)
-	if _, err := w.Append(ctx, d); err != nil {
+	if _, err := live.writer.Append(ctx, r.config.Ledger.Draft(prompt, last)); err != nil {
 		return fmt.Errorf("admit prompt %s: %w", message, err)
 	}
 	return nil
 }
 
-// load reads the whole stream of a session, folds it, and returns the fold and the
-// session's writer. It first repeats an append of unknown outcome, so that the events
-// of the append are either in the fold or certain not to be stored. It returns
-// ErrNoSession, or ErrImported for a session that another program ran.
-func (r *Runner) load(ctx context.Context, id domain.SessionID) (*conversation.State, *events.Writer, error) {
-	w := r.session(id).writer
-	if err := w.Flush(ctx); err != nil && !wasRejected(err) {
-		return nil, nil, fmt.Errorf("read session %s: %w", id, err)
+// findPrompt returns the last event of a session, and its prompt with a message ID, or nil
+// if it has no message of that ID. A reply of that ID is an empty prompt without an event.
+// If the session is not running, findPrompt brings its writer to the end of the stream: a run keeps the
+// length that it has read, or it would miss a conflict. The caller holds live.admits.
+//
+// findPrompt reads the events that the session has gained, and the whole stream if the fold
+// is not in memory, or has forgotten messages.
+func (r *Runner) findPrompt(ctx context.Context, live *session, message domain.MessageID) (last domain.EventID, known *conversation.Prompt, err error) {
+	find := func(s *conversation.State) {
+		for _, m := range s.Messages {
+			if m.ID == message {
+				known = cmp.Or(m.Prompt, &conversation.Prompt{})
+			}
+		}
+		last = s.Last
 	}
-	p := conversation.Projection()
-	s, err := projections.Fold(p, p.Init(), r.config.Ledger.Read(ctx, w.Stream(), 0))
+	var after events.Revision
+	if !r.Look(live.id, func(s *conversation.State) {
+		if find(s); known == nil && s.Forgotten.Messages() == 0 {
+			after = s.Revision
+		}
+	}) {
+		f, err := r.load(ctx, live)
+		if err != nil {
+			return last, nil, err
+		}
+		find(f.state)
+		whole := f.state.Forgotten.Messages() == 0
+		live.writer.Advance(f.state.Revision)
+		live.writer.Resume()
+		r.keep(live, f)
+		if whole || known != nil {
+			return last, known, nil
+		}
+	}
+	for v, err := range r.config.Ledger.Read(ctx, live.writer.Stream(), after) {
+		if err != nil {
+			return last, nil, fmt.Errorf("read session %s: %w", live.id, err)
+		}
+		last = v.ID
+		if e, ok := v.Event.(events.PromptAdmitted); ok && e.Message == message {
+			known = &conversation.Prompt{Text: e.Text, Media: e.Media, Event: v.ID}
+		}
+	}
+	return last, known, nil
+}
+
+// load returns the fold of a session up to the end of its stream, which the caller then
+// owns. It reads the events after the fold in memory, or the whole stream. It first repeats
+// an append of unknown outcome, so that the events of the append are either in the fold or
+// certain not to be stored. It returns ErrNoSession, or ErrImported for a session that
+// another program ran.
+func (r *Runner) load(ctx context.Context, live *session) (*foldedSession, error) {
+	if err := live.writer.Flush(ctx); err != nil && !wasRejected(err) {
+		return nil, fmt.Errorf("read session %s: %w", live.id, err)
+	}
+	r.mu.Lock()
+	f := live.folded
+	live.folded = nil
+	r.mu.Unlock()
+	if f == nil {
+		f = &foldedSession{conversation.Projection().Init(), newLoopDetector(r.config.Rounds)}
+	}
+	err := r.fold(ctx, f, live.writer.Stream(), new(sync.Mutex))
 	switch {
 	case err != nil:
-		return nil, nil, fmt.Errorf("read session %s: %w", id, err)
-	case s.Session.IsZero():
-		return nil, nil, fmt.Errorf("read session %s: %w", id, ErrNoSession)
-	case s.Origin.Kind != events.RunHere:
-		return nil, nil, fmt.Errorf("read session %s: %w", id, ErrImported)
+		return nil, err
+	case f.state.Session.IsZero():
+		return nil, fmt.Errorf("read session %s: %w", live.id, ErrNoSession)
+	case f.state.Origin.Kind != events.RunHere:
+		return nil, fmt.Errorf("read session %s: %w", live.id, ErrImported)
 	}
-	return s, w, nil
+	return f, nil
 }
 
-// session returns the state of a session, which it creates at the first call.
-func (r *Runner) session(id domain.SessionID) *session {
+// keep gives a fold back for the next user of a session. The caller does not use it
+// afterwards.
+func (r *Runner) keep(live *session, f *foldedSession) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.sessionLocked(id)
+	live.folded = f
 }
 
-// sessionLocked is session for a caller that holds r.mu.
-func (r *Runner) sessionLocked(id domain.SessionID) *session {
+// use returns the state of a session, which it creates if there is none. The caller calls
+// release.
+func (r *Runner) use(id domain.SessionID) *session {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.useLocked(id)
+}
+
+// useLocked is use for a caller that holds r.mu.
+func (r *Runner) useLocked(id domain.SessionID) *session {
 	live, ok := r.mu.sessions[id]
 	if !ok {
-		live = &session{writer: r.config.Ledger.Writer(events.SessionStream(id), 0), admits: make(semaphore, 1)}
+		live = &session{id: id, writer: r.config.Ledger.Writer(events.SessionStream(id), 0), admits: make(semaphore, 1)}
 		r.mu.sessions[id] = live
+	}
+	if live.users++; live.users == 1 {
+		r.mu.idle = slices.DeleteFunc(r.mu.idle, func(idle domain.SessionID) bool { return idle == id })
 	}
 	return live
 }
 
-// running reports whether a run of a session has begun and not ended.
-func (r *Runner) running(id domain.SessionID) bool {
+// release ends a use of a session. It removes the sessions that are idle for longer than
+// the last maxIdle. A session with a pending append keeps its writer, and no fold.
+func (r *Runner) release(live *session) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	run := r.sessionLocked(id).run
-	return run != nil && run.state != nil
+	if live.users--; live.users > 0 {
+		return
+	}
+	r.mu.idle = append(r.mu.idle, live.id)
+	for len(r.mu.idle) > maxIdle {
+		longest := r.mu.sessions[r.mu.idle[0]]
+		r.mu.idle = slices.Delete(r.mu.idle, 0, 1)
+		if longest.folded = nil; !longest.writer.Pending() {
+			delete(r.mu.sessions, longest.id)
+		}
+	}
+}
+
+// running returns the run of a session that has begun and not ended, or nil.
+func (r *Runner) running(id domain.SessionID) *runState {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if live, ok := r.mu.sessions[id]; ok && live.run != nil {
+		return live.run.state
+	}
+	return nil
 }

@@ -20,8 +20,12 @@ func (c *runState) settle(ctx context.Context, calls []openCall) (stop bool, err
 		return true, err
 	}
 	c.loops.advance(c.session)
-	c.journal.reserveCalls(c.session)
-	for _, a := range calls {
+	c.journal.forgetCalls()
+	for i, a := range calls {
+		if i == 0 || calls[i-1].message != a.message {
+			reply, _ := c.session.Reply(a.message)
+			c.journal.reserveCalls(a.message, reply)
+		}
 		c.journal.track(a)
 	}
 	ends, err := c.settleAll(ctx, calls)

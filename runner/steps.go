@@ -7,7 +7,6 @@ import (
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/projections"
 	"github.com/settlement-ledger/ledger/projections/conversation"
 )
 
@@ -20,8 +19,11 @@ type runState struct {
 	admits semaphore
 	// stopped is set if the last step stopped the run.
 	stopped bool
-	// session is the fold of the session's stream, as of the last refresh.
+	// session is the fold of the session's stream, as of the last refresh, without the
+	// messages that requests leave out. folding is held while it changes, and by other
+	// goroutines while they read it.
 	session *conversation.State
+	folding sync.RWMutex
 	journal *sessionJournal
 	loops   *loopDetector
 	// profile is that of profiled, the agent of the next turn.
@@ -142,18 +144,45 @@ func (c *runState) finishIfIdle(ctx context.Context) (over bool, err error) {
 		c.journal.reopen()
 		return false, nil
 	}
-	c.clearRun(c.session.Session, c.run)
+	c.clearRun(c.run)
 	return true, nil
 }
 
 // refresh reads and folds only the events appended since the last refresh.
 func (c *runState) refresh(ctx context.Context) error {
-	p := conversation.Projection()
-	stream := events.SessionStream(c.session.Session)
-	s, err := projections.Fold(p, c.session, c.config.Ledger.Read(ctx, stream, c.session.Revision))
-	if err != nil {
-		return fmt.Errorf("read session %s: %w", c.session.Session, err)
+	return c.fold(ctx, &foldedSession{c.session, c.loops}, events.SessionStream(c.session.Session), &c.folding)
+}
+
+// fold folds the events of a session after the last one of f into f. After each compaction
+// the loop detector reads the messages, and the state forgets those that requests leave
+// out. fold holds lock while it applies an event, and not while it reads.
+func (r *Runner) fold(ctx context.Context, f *foldedSession, stream events.Stream, lock sync.Locker) error {
+	apply := conversation.Projection().Apply
+	for v, err := range r.config.Ledger.Read(ctx, stream, f.state.Revision) {
+		if err != nil {
+			return fmt.Errorf("read session %s: %w", f.state.Session, err)
+		}
+		lock.Lock()
+		f.state = apply(f.state, v)
+		if _, ok := v.Event.(events.ContextCompacted); ok {
+			f.loops.advance(f.state)
+			f.state.Forget()
+		}
+		lock.Unlock()
 	}
-	*c.session = *s
 	return nil
+}
+
+// Look calls look with the state of a running session as of its last step, and returns
+// false if the session is not running in this process. The state lacks the messages that a
+// compaction left out. look must not change it, retain it or wait.
+func (r *Runner) Look(id domain.SessionID, look func(*conversation.State)) bool {
+	c := r.running(id)
+	if c == nil {
+		return false
+	}
+	c.folding.RLock()
+	defer c.folding.RUnlock()
+	look(c.session)
+	return true
 }

@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
@@ -18,13 +19,17 @@ type Compaction struct {
 	Compacted events.ContextCompacted `json:"compacted"`
 }
 
-// compacted folds a compaction. A later one replaces the ones before.
+// compacted folds a compaction. A later one replaces the ones before. After Forget it may
+// name a message that is forgotten; it then leaves out the same messages as the one before.
 func (s *State) compacted(e events.ContextCompacted, id domain.EventID) {
 	s.Exceeded = false
 	leftOut := 0
+	if s.Compaction != nil && s.Forgotten.Messages() > 0 && s.Compaction.Compacted.Through == e.Through {
+		leftOut = s.Compaction.LeftOut
+	}
 	for i, m := range s.Messages {
 		if m.ID == e.Through {
-			leftOut = i + 1
+			leftOut = s.Forgotten.Messages() + i + 1
 		}
 	}
 	if leftOut > 0 || len(e.Shortened) > 0 {
@@ -38,7 +43,27 @@ func (s *State) Visible() []Message {
 	if s.Compaction == nil {
 		return s.Messages
 	}
-	return s.Messages[min(s.Compaction.LeftOut, len(s.Messages)):]
+	return s.Messages[min(max(0, s.Compaction.LeftOut-s.Forgotten.Messages()), len(s.Messages)):]
+}
+
+// Forget drops the messages that requests leave out, up to the first one with an open
+// call. No later event changes the rest of the state otherwise than without Forget, except
+// that late results of forgotten calls are not counted and a later compaction cannot show
+// forgotten messages again. Slices of Messages that the caller holds stay as they are.
+func (s *State) Forget() {
+	n := len(s.Messages) - len(s.Visible())
+	if open := s.OpenReplies(); len(open) > 0 {
+		first := slices.IndexFunc(s.Messages[:n], func(m Message) bool { return m.Reply == open[0].Reply })
+		if first >= 0 {
+			n = first
+		}
+	}
+	if n == 0 {
+		return
+	}
+	s.Forgotten.Add(s.Messages[:n])
+	s.Messages = slices.Clone(s.Messages[n:])
+	s.index = newReplyIndex(s.Messages)
 }
 
 // preface returns the text that requests have in place of the messages left out, or "" if

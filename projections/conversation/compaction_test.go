@@ -1,6 +1,7 @@
 package conversation_test
 
 import (
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -82,6 +83,69 @@ func TestACompactionWithoutMessagesLeavesOutNothing(t *testing.T) {
 	d.add(events.ContextCompacted{Trigger: "auto", Through: d.log.Mint.Message(), Summary: "no"})
 	if s := d.state(); s.Compaction != nil || shown(s) != "user go\nassistant one" {
 		t.Errorf("compaction %+v, and the model reads\n%s", s.Compaction, shown(s))
+	}
+}
+
+// A state that forgets what requests leave out shows the model the same messages, and has the
+// same open calls, as one that forgets nothing.
+func TestAForgetfulStateShowsTheModelTheSame(t *testing.T) {
+	t.Parallel()
+	forgot := 0
+	for seed := range uint64(repeats(20, 200)) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		d := newDesk()
+		forgetful, p := conversation.Projection().Init(), conversation.Projection()
+		var replies []domain.MessageID
+		var through domain.MessageID
+		fed := 0
+		feed := func(t *testing.T) {
+			for _, v := range d.log.Envelopes()[fed:] {
+				forgetful = p.Apply(forgetful, v)
+				if _, ok := v.Event.(events.ContextCompacted); ok {
+					forgetful.Forget()
+				}
+				fed++
+			}
+			whole := d.state()
+			if got, want := shown(forgetful), shown(whole); got != want {
+				t.Fatalf("seed %d: after %d events the model reads\n%s\nwant\n%s", seed, fed, got, want)
+			}
+			if got, want := len(forgetful.Open()), len(whole.Open()); got != want || forgetful.Replies != whole.Replies {
+				t.Fatalf("seed %d: after %d events %d open calls and %d replies, want %d and %d", seed, fed, got, forgetful.Replies, want, whole.Replies)
+			}
+			var counted conversation.MessageCount
+			counted.Add(whole.Messages[:len(whole.Messages)-len(forgetful.Messages)])
+			if forgetful.Forgotten != counted {
+				t.Fatalf("seed %d: forgotten %+v, want %+v", seed, forgetful.Forgotten, counted)
+			}
+		}
+		most := 0
+		for range 60 {
+			switch r.IntN(6) {
+			case 0:
+				d.prompt("prompt")
+			case 1, 2:
+				replies = append(replies, d.answer("answer", call("a"), call("b")))
+			case 3:
+				for _, reply := range replies[:r.IntN(len(replies)+1)] {
+					d.settle(reply, "a", "result")
+					d.settle(reply, "b", "result")
+				}
+			case 4:
+				d.add(events.ContextCompacted{Trigger: "auto", Through: through, Summary: "again", Shortened: []events.ShortenedResult{{Call: "a"}}})
+			case 5:
+				if len(replies) > 1 {
+					through = replies[len(replies)-2]
+					d.add(events.ContextCompacted{Trigger: "auto", Through: through, Summary: "summary"})
+				}
+			}
+			feed(t)
+			most = max(most, forgetful.Forgotten.Messages())
+		}
+		forgot += most
+	}
+	if forgot < 100 {
+		t.Errorf("%d messages were forgotten in all, want 100", forgot)
 	}
 }
 

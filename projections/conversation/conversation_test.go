@@ -244,7 +244,7 @@ func TestOneIDTwiceInOneReplyHasOneSettlement(t *testing.T) {
 	}
 }
 
-// A prompt resets the steps, the loops and the interruption.
+// A prompt resets the steps and the interruption.
 func TestAPromptBeginsTheStepsAnew(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
@@ -254,14 +254,13 @@ func TestAPromptBeginsTheStepsAnew(t *testing.T) {
 	if got := d.state().Steps; got != 2 {
 		t.Errorf("Steps = %d, want 2", got)
 	}
-	d.add(events.LoopDetected{Call: "a"})
 	d.add(events.SessionInterrupted{Reason: domain.ByUser})
-	if s := d.state(); s.Interrupted == nil || len(s.Loops) != 1 {
-		t.Errorf("interrupted %v, loops %v", s.Interrupted, s.Loops)
+	if s := d.state(); s.Interrupted == nil {
+		t.Error("the session is not interrupted")
 	}
 	d.prompt("go on")
-	if s := d.state(); s.Steps != 0 || s.Interrupted != nil || len(s.Loops) != 0 {
-		t.Errorf("after a prompt: %d steps, interrupted %v, loops %v", s.Steps, s.Interrupted, s.Loops)
+	if s := d.state(); s.Steps != 0 || s.Interrupted != nil {
+		t.Errorf("after a prompt: %d steps, interrupted %v", s.Steps, s.Interrupted)
 	}
 }
 
@@ -281,9 +280,8 @@ func TestATurnWithoutAReplyIsNotReplied(t *testing.T) {
 	}
 }
 
-// A decision removes its request, and a revocation the approval of its action and
-// resource.
-func TestOnlyUndecidedRequestsAndUnrevokedApprovalsRemain(t *testing.T) {
+// A decision removes its request.
+func TestOnlyUndecidedRequestsRemain(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
 	one, two := d.log.Mint.Permission(), d.log.Mint.Permission()
@@ -291,15 +289,9 @@ func TestOnlyUndecidedRequestsAndUnrevokedApprovalsRemain(t *testing.T) {
 		d.add(events.PermissionRequested{Permission: p, Call: "a", Action: "bash", Resources: []string{"ls"}})
 	}
 	d.add(events.PermissionDecided{Permission: one, Effect: domain.Allow, By: events.ByPerson, Scope: "always"})
-	d.add(events.ApprovalSaved{Permission: one, Action: "bash", Resource: "ls"})
-	d.add(events.ApprovalSaved{Permission: one, Action: "bash", Resource: "pwd"})
-	d.add(events.ApprovalRevoked{Action: "bash", Resource: "ls"})
 	s := d.state()
 	if len(s.Asks) != 1 || s.Asks[0].Permission != two {
 		t.Errorf("Asks = %v, want the second", s.Asks)
-	}
-	if len(s.Approvals) != 1 || s.Approvals[0].Resource != "pwd" {
-		t.Errorf("Approvals = %v, want pwd", s.Approvals)
 	}
 }
 

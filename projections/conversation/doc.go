@@ -4,7 +4,7 @@
 // A [State] has the session's messages, each a [Prompt] or a [Reply]; each reply
 // has its calls, as [ReplyCall] values with their progress. It also has the last turn
 // (one request to the model, with the tools that it offered), the undecided
-// permission requests, the approvals in effect, and whether the session was
+// permission requests and questions, and whether the session was
 // interrupted or closed. A runner plans the next step from the state alone.
 // [State.ModelMessages] renders the session as a model reads it.
 //

@@ -14,7 +14,7 @@ import (
 // others.
 func Projection() projections.Projection[*State] {
 	return projections.Projection[*State]{
-		Name: "conversation", Version: 5, Init: func() *State { return &State{} }, Apply: apply,
+		Name: "conversation", Version: 6, Init: func() *State { return &State{} }, Apply: apply,
 	}
 }
 
@@ -25,6 +25,9 @@ func apply(s *State, v events.Envelope) *State {
 	if !ok || !s.Session.IsZero() && session != s.Session {
 		return s
 	}
+	if s.index == nil {
+		s.index = newReplyIndex(s.Messages)
+	}
 	s.Session, s.Revision, s.Last = session, v.Revision, v.ID
 	switch e := v.Event.(type) {
 	case events.SessionOpened:
@@ -33,10 +36,7 @@ func apply(s *State, v events.Envelope) *State {
 	case events.AgentSwitched:
 		s.Agent = e.Agent
 	case events.TextRecorded:
-		if s.Texts == nil {
-			s.Texts = map[string]bool{}
-		}
-		s.Texts[e.Digest] = true
+		s.recordText(e.Digest)
 	case events.TodosReplaced:
 		s.Todos = e.Todos
 	case events.PromptAdmitted:
@@ -60,8 +60,6 @@ func apply(s *State, v events.Envelope) *State {
 			s.Exceeded = true
 		}
 	case events.ContextAdded, events.CommandRan: // not shown to a model
-	case events.LoopDetected:
-		s.Loops = append(s.Loops, e)
 	case events.Unknown:
 		if !slices.Contains(s.Unknown, e.Name) {
 			s.Unknown = append(s.Unknown, e.Name)
@@ -72,6 +70,24 @@ func apply(s *State, v events.Envelope) *State {
 	}
 	return s
 }
+
+// maxTexts is the number of digests in Texts at which Texts becomes OlderTexts. A session
+// has few texts, unless the description of a tool is another one for each turn.
+const maxTexts = 1024
+
+// recordText adds the digest of a text that it does not have.
+func (s *State) recordText(digest string) {
+	if s.HasText(digest) {
+		return
+	}
+	if s.Texts == nil || len(s.Texts) == maxTexts {
+		s.OlderTexts, s.Texts = s.Texts, map[string]bool{}
+	}
+	s.Texts[digest] = true
+}
+
+// HasText reports whether a text is among the last texts on record.
+func (s *State) HasText(digest string) bool { return s.Texts[digest] || s.OlderTexts[digest] }
 
 // set fills a setting that the opening of the session left empty.
 func (s *State) set(e events.SettingChanged) {
@@ -84,11 +100,12 @@ func (s *State) set(e events.SettingChanged) {
 }
 
 // prompt adds a prompt to the end of the messages. It ends an interruption and starts
-// the count of steps and loops again.
+// the count of steps again.
 func (s *State) prompt(e events.PromptAdmitted, v events.Envelope) {
-	s.Messages = append(s.Messages, Message{ID: e.Message, Prompt: &Prompt{Text: e.Text, Media: e.Media, Event: v.ID}})
+	s.LastPrompt = &Prompt{Text: e.Text, Media: e.Media, Event: v.ID}
+	s.Messages = append(s.Messages, Message{ID: e.Message, Prompt: s.LastPrompt})
 	s.Unread++
-	s.Steps, s.Interrupted, s.Loops = 0, nil, nil
+	s.Steps, s.Interrupted = 0, nil
 }
 
 // materialized folds a turn, or a further event of the last turn. The request of a
@@ -122,8 +139,9 @@ func (s *State) replied(e events.ReplyReceived, v events.Envelope) {
 		}
 		s.Replied = true
 	}
-	reply, ok := s.reply(e.Message)
+	reply, ok := s.Reply(e.Message)
 	if !ok {
+		s.Replies++
 		reply = &Reply{Event: v.ID, Offer: offer, Agent: agent, Compacted: compacted}
 		// The model has not read the prompts that came after its turn.
 		s.Messages = slices.Insert(s.Messages, len(s.Messages)-unread, Message{ID: e.Message, Reply: reply})
@@ -133,6 +151,10 @@ func (s *State) replied(e events.ReplyReceived, v events.Envelope) {
 		}
 	}
 	reply.add(e, offer)
+	if len(reply.Offer.Tools) > 0 {
+		s.Offered = reply.Offer.Tools
+	}
+	s.indexReply(e.Message, reply)
 }
 
 // add merges one event of the reply, with the offer of its turn. If the reply already
@@ -176,10 +198,11 @@ func (r *Reply) twin(id domain.CallID) (ReplyCall, bool) {
 func (s *State) applyCall(v events.Envelope) {
 	switch e := v.Event.(type) {
 	case events.CallsAdded:
-		if reply, ok := s.reply(e.Message); ok {
+		if reply, ok := s.Reply(e.Message); ok {
 			for _, c := range e.Calls {
 				reply.Added = append(reply.Added, ReplyCall{Call: c, Message: e.Message, Parent: e.Parent, AddedBy: v.ID})
 			}
+			s.indexReply(e.Message, reply)
 		}
 	case events.CallStarted:
 		s.each(e.Message, e.Call, func(c *ReplyCall) {
@@ -195,6 +218,9 @@ func (s *State) applyCall(v events.Envelope) {
 				c.Settlement = &settlement
 			}
 		})
+		if reply, ok := s.Reply(e.Message); ok {
+			s.indexReply(e.Message, reply)
+		}
 	case events.LateResultObserved:
 		s.each(e.Message, e.Call, func(c *ReplyCall) { c.Late++ })
 	}
@@ -217,7 +243,7 @@ func (s *State) observe(files []domain.FileAccess) {
 // each passes every call with this ID in the reply to a message to visit: mostly one
 // call, and several if the model repeated the ID. It ignores an unknown reply.
 func (s *State) each(message domain.MessageID, id domain.CallID, visit func(*ReplyCall)) {
-	reply, ok := s.reply(message)
+	reply, ok := s.Reply(message)
 	if !ok {
 		return
 	}
@@ -228,9 +254,8 @@ func (s *State) each(message domain.MessageID, id domain.CallID, visit func(*Rep
 	}
 }
 
-// applyPermission folds the permission requests, decisions and approvals of the
-// session. A revocation removes every approval of the same agent, location, action
-// and resource.
+// applyPermission folds the permission requests and decisions of the session, and the
+// questions to a person with their answers.
 func (s *State) applyPermission(v events.Envelope) {
 	switch e := v.Event.(type) {
 	case events.PermissionRequested:
@@ -241,11 +266,5 @@ func (s *State) applyPermission(v events.Envelope) {
 		s.Questions = append(s.Questions, e)
 	case events.QuestionAnswered:
 		s.Questions = slices.DeleteFunc(s.Questions, func(q events.QuestionAsked) bool { return q.Question == e.Question })
-	case events.ApprovalSaved:
-		s.Approvals = append(s.Approvals, e)
-	case events.ApprovalRevoked:
-		s.Approvals = slices.DeleteFunc(s.Approvals, func(a events.ApprovalSaved) bool {
-			return a.Agent == e.Agent && a.Location == e.Location && a.Action == e.Action && a.Resource == e.Resource
-		})
 	}
 }

@@ -31,8 +31,17 @@ type State struct {
 	Revision events.Revision `json:"revision"`
 	Last     domain.EventID  `json:"last,omitzero"`
 	// Messages are in the order in which a model reads them: a prompt that arrived
-	// after a turn comes after the reply to that turn.
+	// after a turn comes after the reply to that turn. Those that Forget dropped are
+	// missing.
 	Messages []Message `json:"messages"`
+	// Forgotten counts the messages that Forget dropped from the beginning of Messages.
+	Forgotten MessageCount `json:"forgotten,omitzero"`
+	// Replies counts the replies of the session, forgotten ones too.
+	Replies int `json:"replies,omitempty"`
+	// LastPrompt is the last prompt, or nil before the first one.
+	LastPrompt *Prompt `json:"last_prompt,omitempty"`
+	// Offered has the tools of the last reply whose offer has tools.
+	Offered []domain.Offered `json:"offered,omitempty"`
 
 	// Turn is the last turn, merged from its events, or nil before the first turn.
 	// TurnEvent is the last event that recorded it.
@@ -59,13 +68,10 @@ type State struct {
 	// Files has the version of each file that the session read or changed last, by
 	// path, as far as it is known.
 	Files map[string]string `json:"files,omitempty"`
-	// Texts has the digests of the texts on record.
-	Texts map[string]bool `json:"texts,omitempty"`
-	// Approvals are the approvals that were not revoked, in order. Some may have
-	// expired.
-	Approvals []events.ApprovalSaved `json:"approvals,omitempty"`
-	// Loops are the loops that were detected since the last prompt.
-	Loops []events.LoopDetected `json:"loops,omitempty"`
+	// Texts and OlderTexts have the digests of the last texts on record, 1,024 at least.
+	// HasText looks a digest up.
+	Texts      map[string]bool `json:"texts,omitempty"`
+	OlderTexts map[string]bool `json:"older_texts,omitempty"`
 
 	// Interrupted is the last interruption, or nil if a prompt or turn followed it.
 	Interrupted *events.SessionInterrupted `json:"interrupted,omitempty"`
@@ -73,7 +79,33 @@ type State struct {
 	Closed bool `json:"closed,omitempty"`
 	// Unknown has each unknown kind of the stream once.
 	Unknown []string `json:"unknown,omitempty"`
+
+	// index is built by the first event that is folded. Before that it is nil, and
+	// lookups search Messages.
+	index *replyIndex
 }
+
+// A MessageCount counts prompts, replies and the calls of the replies.
+type MessageCount struct {
+	Prompts int64 `json:"prompts,omitempty"`
+	Replies int64 `json:"replies,omitempty"`
+	Calls   int64 `json:"calls,omitempty"`
+}
+
+// Add counts messages.
+func (n *MessageCount) Add(messages []Message) {
+	for _, m := range messages {
+		if m.Prompt != nil {
+			n.Prompts++
+			continue
+		}
+		n.Replies++
+		n.Calls += int64(len(m.Reply.Calls))
+	}
+}
+
+// Messages returns the number of prompts and replies.
+func (n MessageCount) Messages() int { return int(n.Prompts + n.Replies) }
 
 // A Message is a prompt or a reply: exactly one of the two is set.
 type Message struct {
@@ -187,7 +219,7 @@ func (c *ReplyCall) UnmarshalJSON(data []byte) error {
 // added ones, and whether the reply has one. The state owns the call; the caller must
 // not change it.
 func (s *State) Call(message domain.MessageID, id domain.CallID) (*ReplyCall, bool) {
-	reply, ok := s.reply(message)
+	reply, ok := s.Reply(message)
 	if !ok {
 		return nil, false
 	}
@@ -203,7 +235,7 @@ func (s *State) Call(message domain.MessageID, id domain.CallID) (*ReplyCall, bo
 // messages. The state owns these calls; the caller must not change them.
 func (s *State) Open() []*ReplyCall {
 	var open []*ReplyCall
-	for _, m := range s.Messages {
+	for _, m := range s.OpenReplies() {
 		for c := range m.Reply.All() {
 			if c.Settlement == nil {
 				open = append(open, c)
@@ -228,15 +260,4 @@ func (r *Reply) All() iter.Seq[*ReplyCall] {
 			}
 		}
 	}
-}
-
-// reply returns the reply of a message. It searches from the end, where most
-// calls belong.
-func (s *State) reply(id domain.MessageID) (*Reply, bool) {
-	for i := len(s.Messages) - 1; i >= 0; i-- {
-		if s.Messages[i].ID == id && s.Messages[i].Reply != nil {
-			return s.Messages[i].Reply, true
-		}
-	}
-	return nil, false
 }

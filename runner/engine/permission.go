@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -168,31 +169,40 @@ func (w *Workspace) looping(ctx context.Context, inv domain.Invocation, found ev
 }
 
 // showLoop returns the preview of a permission request about a loop. The preview has
-// the calls of one repetition with their inputs, from the log of the session.
+// the calls of one repetition with their inputs. showLoop reads the log of the session only
+// if a compaction came during the repetition.
 func (w *Workspace) showLoop(ctx context.Context, inv domain.Invocation, found events.LoopDetected) (domain.Preview, error) {
-	s, err := w.Conversation(ctx, inv.Session)
-	if err != nil {
-		return domain.Preview{}, fmt.Errorf("read the calls of a loop: %w", err)
+	var round []domain.Call
+	w.Runner.Look(inv.Session, func(s *conversation.State) { round = loopRound(s, found) })
+	if len(round) < found.Period {
+		s, err := w.Conversation(ctx, inv.Session)
+		if err != nil {
+			return domain.Preview{}, fmt.Errorf("read the calls of a loop: %w", err)
+		}
+		round = loopRound(s, found)
 	}
-	return domain.NewPreview(domain.PreviewCall, loopText(s, found)), nil
+	return domain.NewPreview(domain.PreviewCall, roundText(round, found.Rounds)), nil
 }
 
-// loopText returns the calls of the last repetition of a loop, one on each line, and the
-// number of repetitions.
-func loopText(s *conversation.State, found events.LoopDetected) string {
-	var made []domain.Call
-	for _, m := range s.Messages {
+// loopRound returns the calls of the last repetition of a loop, as far as s has them. It
+// searches from the end, where that repetition is.
+func loopRound(s *conversation.State, found events.LoopDetected) (round []domain.Call) {
+	for _, m := range slices.Backward(s.Messages) {
 		if m.Reply == nil {
 			continue
 		}
-		for _, c := range m.Reply.Calls {
-			made = append(made, c.Call)
-			if m.ID == found.Message && c.ID == found.Call {
-				return roundText(made[max(0, len(made)-found.Period):], found.Rounds)
+		for _, c := range slices.Backward(m.Reply.Calls) {
+			if len(round) > 0 || m.ID == found.Message && c.ID == found.Call {
+				round = append(round, c.Call)
+			}
+			if len(round) == found.Period {
+				slices.Reverse(round)
+				return round
 			}
 		}
 	}
-	return roundText(made, found.Rounds)
+	slices.Reverse(round)
+	return round
 }
 
 // roundText returns the calls of one repetition of a loop, one on each line, and a last

@@ -18,13 +18,20 @@ const DefaultTaskDepth = 1
 
 var _ sessiontools.CallSession = (*Workspace)(nil)
 
-// Todos implements sessiontools.CallSession.
-func (w *Workspace) Todos(ctx context.Context, session domain.SessionID) ([]domain.Todo, error) {
-	s, err := w.Conversation(ctx, session)
-	if err != nil {
-		return nil, err
+// Todos implements sessiontools.CallSession. Of a running session it reads the events after
+// the last step.
+func (w *Workspace) Todos(ctx context.Context, session domain.SessionID) (todos []domain.Todo, err error) {
+	var after events.Revision
+	w.Runner.Look(session, func(s *conversation.State) { todos, after = s.Todos, s.Revision })
+	for v, err := range w.Process.config.Ledger.Read(ctx, events.SessionStream(session), after) {
+		if err != nil {
+			return nil, err
+		}
+		if e, ok := v.Event.(events.TodosReplaced); ok {
+			todos = e.Todos
+		}
 	}
-	return s.Todos, nil
+	return todos, nil
 }
 
 // ReplaceTodos implements sessiontools.CallSession.

@@ -154,7 +154,7 @@ func streamsOf(ctx context.Context, replies *script.Script, format wireFormat) (
 			}
 		}
 		streams = append(streams, format.stream(reply))
-		session.Messages = append(session.Messages, conversation.Message{Reply: &conversation.Reply{}})
+		session.Replies++
 	}
 	return streams, nil
 }

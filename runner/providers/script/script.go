@@ -252,15 +252,7 @@ func (s *Script) Prompts(n int) []string {
 
 // CountReplies returns the number n of replies in a session. A Script continues the
 // session with its reply n, counted from 0.
-func CountReplies(c *conversation.State) int {
-	n := 0
-	for _, m := range c.Messages {
-		if m.Reply != nil {
-			n++
-		}
-	}
-	return n
-}
+func CountReplies(c *conversation.State) int { return c.Replies }
 
 // NextModel implements runner.ModelNamer: the model of the step that is replayed next, or
 // else the model of the trajectory.

@@ -41,7 +41,7 @@ func parse(t *testing.T, text string) *script.Script {
 
 // session returns a conversation with n replies.
 func session(n int) *conversation.State {
-	s := &conversation.State{}
+	s := &conversation.State{Replies: n}
 	for range n {
 		s.Messages = append(s.Messages, conversation.Message{Prompt: &conversation.Prompt{}}, conversation.Message{Reply: &conversation.Reply{}})
 	}
