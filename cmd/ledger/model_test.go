@@ -251,6 +251,31 @@ func TestRunSettlesManyCalls(t *testing.T) {
 	}
 }
 
+// A model that calls tools without end is asked a hundred times, the last time for a text
+// without calls.
+func TestRunEndsAfterAHundredSteps(t *testing.T) {
+	t.Parallel()
+	format := modelFormats()[0]
+	r := newAnsweredRun(t, format, func(asked providerstest.ModelRequest) providerstest.ModelAnswer {
+		step := modelStep{"On.", [][3]string{{"c", "glob", fmt.Sprintf(`{"pattern":"f%d"}`, asked.Number)}}}
+		return providerstest.ModelAnswer{Chunks: format.stream(step)}
+	})
+	out, errs, code := r.asks("", "run", "go")
+	if code != 0 || !strings.Contains(out, "100 calls, 99 succeeded, 1 disabled") {
+		t.Errorf("run exits with %d: %s%s", code, out, errs)
+	}
+	for _, sent := range r.server.Requests() {
+		last := strings.Contains(string(sent.Body), "MAXIMUM STEPS REACHED") && strings.Contains(string(sent.Body), `"tool_choice":{"type":"none"}`)
+		if last != (sent.Number == 99) {
+			t.Errorf("request %d forbids tools: %v", sent.Number, last)
+		}
+	}
+	if n := len(r.server.Requests()); n != 100 {
+		t.Errorf("the server has %d requests, want 100", n)
+	}
+	r.wantClean()
+}
+
 // A reply that is empty, or that stops before its end, is a line that names the model and
 // the stop reason, and the JSON result has the stop reason and the tokens. A reply without
 // usable calls names the model. An attempt that failed is a line before the next one.
