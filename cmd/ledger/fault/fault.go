@@ -119,7 +119,7 @@ func Of(err error) *Error {
 // modelHints are the hints for failed requests to a model.
 var modelHints = map[runner.FailureKind]string{
 	runner.AuthenticationFailure: "check the key in the environment variable of the provider, and what it may use; docs/models.md lists the variables",
-	runner.InvalidRequest:        "check the name of the model and the parameters in models.toml; ledger turn show @last shows the request",
+	runner.InvalidRequest:        "check the name of the model, the base URL and the parameters in models.toml; ledger turn show @last shows the request",
 	runner.ContextExceeded:       "the last message, or the system prompt with the tools, is too large: choose a model with a larger context, offer fewer tools, or begin a new session with a shorter prompt",
 	runner.RateLimited:           "wait, and continue with ledger resume @last and the same --model",
 	runner.Overloaded:            "wait, and continue with ledger resume @last and the same --model",
