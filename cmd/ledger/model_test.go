@@ -251,6 +251,36 @@ func TestRunSettlesManyCalls(t *testing.T) {
 	}
 }
 
+// The system prompt ends with the instructions of the project, and is on record once. A file
+// that is too large is a warning.
+func TestRunGivesTheInstructionsOfTheProject(t *testing.T) {
+	t.Parallel()
+	for _, format := range modelFormats() {
+		t.Run(format.name, func(t *testing.T) {
+			t.Parallel()
+			r := newModelRun(t, format, format.steps(modelStep{"", [][3]string{{"c", "glob", `{"pattern":"*"}`}}}, modelStep{text: "Done."})...)
+			file := filepath.Join(r.workspace, "AGENTS.md")
+			noError(t, os.WriteFile(file, []byte("Write tabs of seven.\n"), 0o600))
+			if out, errs, code := r.asks("", "run", "go"); code != 0 {
+				t.Fatalf("run exits with %d: %s%s", code, out, errs)
+			}
+			for _, sent := range r.server.Requests() {
+				if text := string(sent.Body); !strings.Contains(text, `in its file AGENTS.md:\n\nWrite tabs of seven.`) || !strings.Contains(text, "You are a software engineer") {
+					t.Errorf("request %d has no instructions: %.500s", sent.Number, text)
+				}
+			}
+			if log, _, _ := r.command("", "event", "ls", "-o", "jsonl"); strings.Count(log, "Write tabs of seven.") != 1 {
+				t.Errorf("the log has the instructions %d times, want once", strings.Count(log, "Write tabs of seven."))
+			}
+			noError(t, os.WriteFile(file, []byte(strings.Repeat("x", 64<<10+1)), 0o600))
+			if out, errs, code := r.asks("", "run", "go"); code != 0 || !strings.Contains(errs, "warning: AGENTS.md not used: it has 65537 bytes, over the limit of 65536") {
+				t.Errorf("run exits with %d: %s%s", code, out, errs)
+			}
+			r.wantClean()
+		})
+	}
+}
+
 // A model that calls tools without end is asked a hundred times, the last time for a text
 // without calls.
 func TestRunEndsAfterAHundredSteps(t *testing.T) {

@@ -20,6 +20,7 @@
 //   - Progress goes to the given writer. The result goes to the standard output, in the
 //     format of the command line. On a terminal the texts of replies go there as they
 //     arrive, each once, without characters that control the terminal.
+//   - A tool or an MCP server that is not offered is a warning with the reason.
 //   - A conversation admits a line that is typed during a run to that run. A SIGINT
 //     interrupts the run and not the conversation.
 //

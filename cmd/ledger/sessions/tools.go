@@ -97,13 +97,18 @@ func planFile(session domain.SessionID) string {
 	return path.Join(".ledger", "plans", session.String()+".md")
 }
 
-// profile returns the profile of an agent.
+// profile returns the profile of an agent. The system prompt ends with the instructions of
+// the project.
 func (s Setup) profile(name domain.AgentID) (runner.Profile, error) {
 	a, err := s.Agents.Agent(name)
 	if err != nil {
 		return runner.Profile{}, fmt.Errorf("find agent: %w", err)
 	}
-	return runner.Profile{Rules: a.RuleSets(), System: a.Prompt, Model: a.Model, Tools: a.Tools, Steps: a.Steps}, nil
+	system := a.Prompt
+	if s.instructions != "" {
+		system = strings.TrimSpace(strings.TrimSpace(system) + "\n\n" + s.instructions)
+	}
+	return runner.Profile{Rules: a.RuleSets(), System: system, Model: a.Model, Tools: a.Tools, Steps: a.Steps}, nil
 }
 
 // subagents returns the agents that a task may choose.

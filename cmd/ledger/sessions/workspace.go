@@ -13,6 +13,7 @@ import (
 	"github.com/settlement-ledger/ledger/builtins/lsp"
 	"github.com/settlement-ledger/ledger/builtins/workspace"
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/registry"
 	"github.com/settlement-ledger/ledger/registry/outputs"
@@ -67,6 +68,8 @@ type Setup struct {
 	StateFolder  string              // the folder of state that outlives sessions; empty: none
 	ToolFolder   string              // the folder of tools for this session; empty: none
 
+	instructions string // of the project, for the system prompt; OpenWorkspace reads them
+
 	ApprovalLife time.Duration // how long a saved approval is valid; 0: until it is revoked
 }
 
@@ -76,6 +79,9 @@ func (p *ActiveProcess) OpenWorkspace(ctx context.Context, s Setup) (*SessionRun
 	root, err := workspace.Open(s.Workspace)
 	if err != nil {
 		return nil, fault.WithHint(fmt.Errorf("--workspace: %w", err), "name a folder that exists")
+	}
+	if s.instructions, err = instructions(root.Path()); err != nil {
+		fmt.Fprintf(p.launcher.Err, "warning: %s not used: %s\n", instructionsFile, render.OneLine(err.Error(), 400))
 	}
 	r := &SessionRunner{ActiveProcess: p, Root: root}
 	config := engine.WorkspaceConfig{
