@@ -278,12 +278,13 @@ func (f *sessionFile) readRecord(r fileRecord, document []byte) {
 	if at, ok := r.timestamp(); ok {
 		f.at = at
 	}
-	s := parsedRecord{record: r, time: f.at, session: f.sessionKeyOf(r)}
-	var again bool
-	if s.key, again = f.recordKey(r, document); again {
+	session := f.sessionKeyOf(r)
+	key, again := f.recordKey(&r, document)
+	if again {
 		f.countIgnored("repeated record")
 		return
 	}
+	s := parsedRecord{record: r, key: key, time: f.at, session: session}
 	f.readSettings(s)
 	switch r.Type {
 	case "user", "assistant":
@@ -332,7 +333,7 @@ func (f *sessionFile) readMessage(s parsedRecord) {
 //   - A record without a uuid has the digest of its line and the number of equal
 //     lines so far as its name. It is a repetition if an equal line came before and
 //     it has a time: two equal records without a time can be separate facts.
-func (f *sessionFile) recordKey(r fileRecord, document []byte) (key string, again bool) {
+func (f *sessionFile) recordKey(r *fileRecord, document []byte) (key string, again bool) {
 	if r.UUID == "" {
 		whole := sumParts(document)
 		f.lineCounts[whole]++
@@ -360,10 +361,10 @@ const maxCompared = 1 << 20
 
 // messageDigest returns a digest of the message of a record. The format writes a text
 // as a string or as a list of one block; both have the same digest.
-func (r fileRecord) messageDigest() contentDigest {
+func (r *fileRecord) messageDigest() contentDigest {
 	if len(r.Message) <= maxCompared {
-		m, ok := r.message()
-		if parts := contentBlocks(m.Content); ok && len(parts) == 1 && parts[0].Type == "text" {
+		m, parts, ok := r.messageParts()
+		if ok && len(parts) == 1 && parts[0].Type == "text" {
 			return sumParts(string(r.Type), "text", string(m.ID), string(parts[0].Text))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
@@ -62,6 +63,15 @@ type fileRecord struct {
 	// Origin is the author of a user record, and Forked the original of a copied one.
 	Origin recordOrigin `json:"origin"`
 	Forked forkOrigin   `json:"forkedFrom"`
+	// said is the decoded Message, or nil before messageParts has decoded it.
+	said *saidMessage
+}
+
+// A saidMessage is a decoded message with its parts. It is read-only, because copies of a
+// record share it.
+type saidMessage struct {
+	message chatMessage
+	parts   []contentBlock
 }
 
 // A forkOrigin names the record of another session that a fork copied.
@@ -170,18 +180,23 @@ type contentBlock struct {
 // checked that document is JSON, so every error is a field of another type.
 func decodeLenient(document json.RawMessage, into any) { _ = json.Unmarshal(document, into) }
 
-// message returns the message of a record, and whether the record has one. A string
-// or an array is the content of such a message.
-func (r fileRecord) message() (chatMessage, bool) {
-	switch firstByte(r.Message) {
-	case '{':
+// messageParts returns the message of a record with the parts of its content, and whether
+// the record has a message. A string or an array is the content of such a message. It
+// decodes the message at the first call.
+func (r *fileRecord) messageParts() (chatMessage, []contentBlock, bool) {
+	if r.said == nil {
 		var m chatMessage
-		decodeLenient(r.Message, &m)
-		return m, true
-	case '"', '[':
-		return chatMessage{Content: r.Message}, true
+		switch firstByte(r.Message) {
+		case '{':
+			decodeLenient(r.Message, &m)
+		case '"', '[':
+			m.Content = r.Message
+		default:
+			return m, nil, false
+		}
+		r.said = &saidMessage{m, contentBlocks(m.Content)}
 	}
-	return chatMessage{}, false
+	return r.said.message, r.said.parts, true
 }
 
 // contentBlocks returns the parts of a content: a string, an object, or an array of
@@ -299,6 +314,8 @@ type jsonText string
 func (t *jsonText) UnmarshalJSON(data []byte) error {
 	*t = ""
 	switch c := data[0]; {
+	case c == '"' && bytes.IndexByte(data, '\\') < 0 && utf8.Valid(data):
+		*t = jsonText(data[1 : len(data)-1])
 	case c == '"':
 		var s string
 		if err := json.Unmarshal(data, &s); err != nil {

@@ -48,13 +48,12 @@ func (p *userPrompt) drafts() []events.Draft {
 // because a structured value of the record belongs to a result only if there is just
 // one.
 func (f *sessionFile) readUser(s parsedRecord) {
-	m, ok := s.record.message()
+	m, parts, ok := s.record.messageParts()
 	if !ok {
 		f.refuse("user record has no message")
 		return
 	}
 	f.noteMessage(m)
-	parts := contentBlocks(m.Content)
 	for _, b := range parts {
 		if b.Type == "tool_result" {
 			s.resultCount++
@@ -274,13 +273,12 @@ func (f *sessionFile) addTagged(s parsedRecord, part int, found []taggedText) {
 // readAssistant reads an assistant record: a part of a reply, or an error of the
 // provider that the program shows as a reply.
 func (f *sessionFile) readAssistant(s parsedRecord) {
-	m, ok := s.record.message()
+	m, parts, ok := s.record.messageParts()
 	if !ok {
 		f.refuse("assistant record has no message")
 		return
 	}
 	f.noteMessage(m)
-	parts := contentBlocks(m.Content)
 	// An error of the provider looks like a reply of a synthetic model. With a call
 	// in it, it is a real reply.
 	if bool(s.record.APIError) && !slices.ContainsFunc(parts, func(b contentBlock) bool { return b.Type == "tool_use" }) {
@@ -384,12 +382,13 @@ func (f *sessionFile) readAgentProgress(s parsedRecord, document []byte) {
 		f.countIgnored("progress/agent_progress/" + string(inner.Type))
 		return
 	}
-	within := parsedRecord{record: inner, time: at, session: f.sessionKeyOf(inner)}
-	var again bool
-	if within.key, again = f.recordKey(inner, document); again {
+	session := f.sessionKeyOf(inner)
+	key, again := f.recordKey(&inner, document)
+	if again {
 		f.countIgnored("repeated record")
 		return
 	}
+	within := parsedRecord{record: inner, key: key, time: at, session: session}
 	if s.record.ParentToolUse != "" {
 		f.spawnedByCall(within.session, domain.CallID(s.record.ParentToolUse))
 	}
