@@ -135,7 +135,8 @@ func formatIn(args []string, otherwise render.Format) render.Format {
 // The texts of the root command's help. rootHelp follows the generated usage.
 const rootLong = `ledger records the tool calls of AI agents as events in an append-only log: the
 registered tools, the tools that each turn offered the model, each call and its
-end. Every command computes its answer from the log.`
+end. Every command computes its answer from the log, or from an index that is
+filled from it.`
 
 const rootExample = `  ledger demo
   ledger run --script session.json --workspace .

@@ -23,8 +23,15 @@ type CallQuery struct {
 
 // Calls returns the selected calls in the order of their first events.
 func (s *Snapshot) Calls(q CallQuery) ([]calls.Call, error) {
-	var rows []callRow
-	for _, ending := range q.endings() {
+	rows, err := s.newest(q)
+	if err != nil {
+		return nil, err
+	}
+	endings := q.endings()
+	if rows != nil {
+		endings = nil
+	}
+	for _, ending := range endings {
 		text, args := q.statement(ending)
 		found, err := s.callRows(text, args...)
 		if err != nil {
@@ -41,6 +48,28 @@ func (s *Snapshot) Calls(q CallQuery) ([]calls.Call, error) {
 		all[i] = rows[i].Call
 	}
 	return all, nil
+}
+
+// newestCalls is the number of calls that newest reads.
+const newestCalls = 2048
+
+// newest returns the selected calls if a period and a limit are the only conditions and the
+// newest calls have as many as the limit, and otherwise nil. The index of times would read
+// the whole period.
+func (s *Snapshot) newest(q CallQuery) ([]callRow, error) {
+	if q.Limit == 0 || q.From.IsZero() && q.To.IsZero() || !q.Session.IsZero() || !q.Turn.IsZero() || q.Tool != "" || q.Open || len(q.Outcomes) > 0 {
+		return nil, nil
+	}
+	text := selection("calls", callColumns) + " WHERE id > (SELECT max(id) FROM calls) - ? AND +asked_time >= ?"
+	args := []any{newestCalls, q.From.UTC().Format(timeLayout)}
+	if !q.To.IsZero() {
+		text, args = text+" AND +asked_time < ?", append(args, q.To)
+	}
+	rows, err := s.callRows(text+" ORDER BY id DESC LIMIT ?", append(args, q.Limit)...)
+	if err != nil || len(rows) < q.Limit {
+		return nil, err
+	}
+	return rows, nil
 }
 
 // anyEnding is the ending of a statement for open and settled calls.

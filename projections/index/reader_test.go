@@ -581,3 +581,52 @@ func TestASnapshotIsOfOneMoment(t *testing.T) {
 		t.Errorf("Snapshot of another version = %v, want ErrDamagedIndex", err)
 	}
 }
+
+// The rows of approvals that no event ended are those that their events leave, if each
+// revocation and each further answer ends the approval of the same pattern.
+func TestApprovalsAreThoseThatNoEventEnds(t *testing.T) {
+	t.Parallel()
+	random := newRandom(t)
+	n := 0
+	for range rounds(3, 40) {
+		l, _ := newLedger(t, projectionstest.History(random.Uint64(), length(1500)))
+		var want []events.Envelope
+		drop := func(agent domain.AgentID, location, action, resource string) {
+			want = slices.DeleteFunc(want, func(v events.Envelope) bool {
+				e := v.Event.(events.ApprovalSaved)
+				return cmpOr(string(e.Agent), "build") == cmpOr(string(agent), "build") && e.Location == location && e.Action == action && e.Resource == resource
+			})
+		}
+		for v, err := range l.ReadAll(t.Context(), events.Position{}) {
+			noError(t, err)
+			switch e := v.Event.(type) {
+			case events.ApprovalSaved:
+				drop(e.Agent, e.Location, e.Action, e.Resource)
+				want, n = append(want, v), n+1
+			case events.ApprovalRevoked:
+				drop(e.Agent, e.Location, e.Action, e.Resource)
+			}
+		}
+		line := func(v events.Envelope) string {
+			return fmt.Sprintf("%s %s %s %+v", v.ID, v.Correlation, v.Time.Format(timeLayout), v.Event)
+		}
+		same(t, "Approvals", lines(value[[]events.Envelope](t)(snapshot(t, newIndex(t, l)).Approvals()), line), lines(want, line))
+	}
+	if n == 0 {
+		t.Error("the histories have no approval")
+	}
+}
+
+// An index in memory has the rows of one in a folder.
+func TestAnIndexInMemoryAnswersAsOneInAFolder(t *testing.T) {
+	t.Parallel()
+	l, _ := newLedger(t, projectionstest.History(31, 400))
+	s, err := InMemory(t.Context(), l, nil)
+	noError(t, err)
+	defer func() { noError(t, s.Close()) }()
+	folder := snapshot(t, newIndex(t, l))
+	same(t, "Calls", lines(value[[]calls.Call](t)(s.Calls(CallQuery{})), callLine), lines(value[[]calls.Call](t)(folder.Calls(CallQuery{})), callLine))
+	if last, ok, err := s.LastSession(); err != nil || !ok || last.ID.IsZero() {
+		t.Errorf("LastSession = %v, %v, %v", last, ok, err)
+	}
+}
