@@ -68,7 +68,7 @@ func (f *filler) applySession(s *sessionRow, v events.Envelope) error {
 	case events.PromptAdmitted:
 		return f.prompted(s, e, v)
 	case events.TextRecorded:
-		_, err := f.exec("INSERT INTO recorded_texts (session, digest, revision) VALUES (?, coalesce(?, ''), ?) ON CONFLICT DO UPDATE SET revision = excluded.revision", s.ID, e.Digest, v.Revision)
+		_, err := f.exec("INSERT OR IGNORE INTO recorded_texts (session, digest, revision) VALUES (?, coalesce(?, ''), ?)", s.ID, e.Digest, v.Revision)
 		return err
 	case events.TurnMaterialized:
 		return f.materialized(s, e, v)

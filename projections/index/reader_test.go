@@ -432,7 +432,7 @@ func TestTurnOffersAreThoseOfStaleness(t *testing.T) {
 	}
 }
 
-// A text is at the last event that records its digest.
+// A text is at the first event that records its digest.
 func TestTextPlacesAreThoseOfTheLog(t *testing.T) {
 	t.Parallel()
 	l, _ := newLedger(t, projectionstest.History(11, 900))
@@ -443,8 +443,10 @@ func TestTextPlacesAreThoseOfTheLog(t *testing.T) {
 		noError(t, err)
 		if e, ok := v.Event.(events.TextRecorded); ok {
 			session, _ := v.Stream.Session()
-			want[session.String()+e.Digest], n = v.Revision, n+1
-			sessions[session.String()+e.Digest] = session
+			n++
+			if key := session.String() + e.Digest; want[key] == 0 {
+				want[key], sessions[key] = v.Revision, session
+			}
 		}
 	}
 	for key, at := range want {

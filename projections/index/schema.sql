@@ -196,7 +196,7 @@ CREATE INDEX turns_session ON turns (session, position);
 CREATE TABLE recorded_texts (
   session  TEXT NOT NULL, -- the session
   digest   TEXT NOT NULL, -- the digest of the text
-  revision INTEGER NOT NULL, -- the revision of the last event that records it
+  revision INTEGER NOT NULL, -- the revision of the first event that records it
   PRIMARY KEY (session, digest)
 ) STRICT, WITHOUT ROWID;
 

@@ -165,7 +165,7 @@ func (s *Snapshot) Call(key calls.Key) (calls.Call, bool, error) {
 	return rows[0].Call, true, nil
 }
 
-// TextPlace returns the revision of the event of a session that records the text with a
+// TextPlace returns the revision of the first event of a session that records the text with a
 // digest, or 0 if there is none.
 func (s *Snapshot) TextPlace(session domain.SessionID, digest string) (events.Revision, error) {
 	n, err := s.number(readTextPlace, session, digest)
