@@ -49,10 +49,14 @@ func indexes(o *stores.Opener, at stores.Address) ([]*index.Index, error) {
 }
 
 // reporter returns a function that shows the progress of a fill, and the function that
-// ends the display.
+// ends the display. A fill that ends before its first report shows nothing.
 func reporter(p *render.Printer) (func(index.Progress), func()) {
-	bar := p.Progress()
+	bar, shown := p.Progress(), false
 	return func(at index.Progress) {
+		if ended := !at.Head.IsZero() && at.Position.Compare(at.Head) >= 0; ended && !shown {
+			return
+		}
+		shown = true
 		bar.Show("index", render.Records, at.Events, stores.Sequence(at.Position), stores.Sequence(at.Head))
 	}, bar.End
 }
