@@ -26,7 +26,7 @@ import (
 // record. Layers then closes that layer or registration, and both events are pending.
 // It repeats the append of a pending event unchanged until the event is certain to be
 // on record. The catalog therefore always equals the fold of the log and the pending
-// events.
+// events, without what closed long ago.
 type Layers struct {
 	ledger  *events.Ledger
 	process domain.ProcessID
@@ -34,7 +34,7 @@ type Layers struct {
 	calls   inflightCalls
 	mu      struct {
 		sync.RWMutex
-		// catalog is the fold of the events of all layers.
+		// catalog is the fold of the events of all layers, without the older endings.
 		catalog *catalog.State
 		// tools has the tools of the open registrations.
 		tools map[domain.RegistrationID]map[domain.Name]domain.Tool
@@ -179,12 +179,17 @@ func (ls *Layers) allRecorded(l domain.LayerID) {
 	delete(ls.mu.unrecorded, l)
 }
 
+// keptEndings is the number of closed registrations and layers that the catalog keeps at
+// least. The event that made an older offer stale is read from the log.
+const keptEndings = 64
+
 // applyLocked folds events into the catalog. The caller holds mu.
 func (ls *Layers) applyLocked(vs []events.Envelope) {
 	for _, v := range vs {
 		ls.mu.catalog = ls.fold.Apply(ls.mu.catalog, v)
 		ls.dropClosedLocked(v.Event)
 	}
+	ls.mu.catalog.Forget(keptEndings)
 }
 
 // dropClosedLocked drops the tools of the registrations that an event closes, after the

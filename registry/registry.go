@@ -23,7 +23,8 @@ const (
 	// of the offered definition. Otherwise it runs the tool in effect.
 	ByFingerprint
 	// Admitted runs the offered tool whether or not it is still in effect. The registry
-	// keeps every tool that it ever offered in memory.
+	// keeps the last tools that it offered in memory, 4,096 at least. A call of an older
+	// one is stale unless the tool is in effect.
 	Admitted
 )
 
@@ -74,11 +75,12 @@ type Registry struct {
 	ids     []domain.LayerID
 	config  Config
 
-	// admitted has the offered tools, for the policy Admitted only. While its lock is
-	// held, no other lock is held except Layers.mu.
+	// admitted has the last offered tools, for the policy Admitted only. When tools is
+	// full it becomes older. While its lock is held, no other lock is held except
+	// Layers.mu.
 	admitted struct {
 		sync.Mutex
-		tools map[domain.Offered]domain.Tool
+		tools, older map[domain.Offered]domain.Tool
 	}
 }
 
@@ -108,12 +110,15 @@ func (ls *Layers) Registry(config Config, over ...*Layer) (*Registry, error) {
 	return r, nil
 }
 
+// maxAdmitted is the number of offered tools at which a registry begins to forget older ones.
+const maxAdmitted = 4096
+
 // admit stores the tool of an offered registration, for the policy Admitted.
 func (r *Registry) admit(o domain.Offered, t domain.Tool) {
 	r.admitted.Lock()
 	defer r.admitted.Unlock()
-	if r.admitted.tools == nil {
-		r.admitted.tools = map[domain.Offered]domain.Tool{}
+	if _, known := r.admitted.tools[o]; !known && len(r.admitted.tools) >= maxAdmitted || r.admitted.tools == nil {
+		r.admitted.older, r.admitted.tools = r.admitted.tools, map[domain.Offered]domain.Tool{}
 	}
 	r.admitted.tools[o] = t
 }
@@ -123,5 +128,8 @@ func (r *Registry) admit(o domain.Offered, t domain.Tool) {
 func (r *Registry) admittedTool(o domain.Offered) domain.Tool {
 	r.admitted.Lock()
 	defer r.admitted.Unlock()
-	return r.admitted.tools[o]
+	if t, ok := r.admitted.tools[o]; ok {
+		return t
+	}
+	return r.admitted.older[o]
 }

@@ -6,10 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/projections"
 	"github.com/settlement-ledger/ledger/projections/staleness"
 )
 
@@ -99,18 +99,32 @@ func (m *Materialization) resolve(offered domain.Offered) resolution {
 }
 
 // displacedBy returns the event that took an offered registration out of effect. It
-// serves registrations in a layer that this process does not have, such as the layer of
-// a dead process. It reads the layer's stream within the grace period. If the read
-// fails it returns the zero ID: a missing cause must not keep the call from its end.
+// serves registrations that the catalog has forgotten, and those in a layer that this
+// process does not have, such as the layer of a dead process. It reads the streams of the
+// layer and of the layers over it within the grace period. If a read fails it returns the
+// zero ID: a missing cause must not keep the call from its end.
 func (s *callExec) displacedBy(ctx context.Context, offered domain.Offered) domain.EventID {
 	ctx, cancel := s.grace(ctx)
 	defer cancel()
-	layers := s.m.registry.layers
-	state, err := projections.Fold(layers.fold, layers.fold.Init(), layers.ledger.Read(ctx, events.LayerStream(offered.Layer), 0))
-	if err != nil {
-		return domain.EventID{}
+	layers, ids := s.m.registry.layers, []domain.LayerID{offered.Layer}
+	if i := slices.Index(s.m.registry.ids, offered.Layer); i >= 0 {
+		ids = s.m.registry.ids[i:]
 	}
-	event, _ := state.Displaced([]domain.LayerID{offered.Layer}, offered)
+	var history []events.Envelope
+	for _, id := range ids {
+		for v, err := range layers.ledger.Read(ctx, events.LayerStream(id), 0) {
+			if err != nil {
+				return domain.EventID{}
+			}
+			history = append(history, v)
+		}
+	}
+	slices.SortStableFunc(history, func(a, b events.Envelope) int { return a.Position.Compare(b.Position) })
+	state := layers.fold.Init()
+	for _, v := range history {
+		state = layers.fold.Apply(state, v)
+	}
+	event, _ := state.Displaced(ids, offered)
 	return event
 }
 

@@ -216,7 +216,7 @@ type activeSpan struct {
 // layers, which are in rising precedence, and whether it is displaced. The event is
 // the closing of the registration or of its layer, or the other registration that has
 // hidden it without interruption. The event is zero if the layer never had the
-// registration.
+// registration, or if the answer depends on what Forget dropped.
 //
 // Displaced goes back in time, from the end of the registration or, if it is active,
 // from now. At each step it searches the spans of other registrations that hid the
@@ -243,7 +243,9 @@ func (s *State) Displaced(layers []domain.LayerID, offered domain.Offered) (doma
 		if !ok {
 			return event, true
 		}
-		event, until = h.event, h.began
+		if event, until = h.event, h.began; until <= s.forgotten {
+			return domain.EventID{}, true
+		}
 	}
 }
 

@@ -82,6 +82,9 @@ type ToolEntry struct {
 type State struct {
 	// folded is the ordinal of the last event.
 	folded int
+	// forgotten is the ordinal through which endings are forgotten, and ended the number
+	// of endings since the last Forget that dropped some, with those that it kept.
+	forgotten, ended int
 	// layers are in order of opening.
 	layers []*layerIndex
 	index  map[domain.LayerID]*layerIndex
@@ -112,7 +115,7 @@ func Kinds() []string {
 // [Kinds] alone.
 func Projection() projections.Projection[*State] {
 	reads := events.Filter{Kinds: Kinds()}
-	return projections.Projection[*State]{Name: "catalog", Version: 1, Reads: reads, Init: New, Apply: apply}
+	return projections.Projection[*State]{Name: "catalog", Version: 2, Reads: reads, Init: New, Apply: apply}
 }
 
 // New returns the state without layers.
@@ -209,6 +212,7 @@ func (s *State) closeRegistration(e events.RegistrationClosed, v events.Envelope
 	}
 	r := &l.Registrations[i]
 	r.Closed, r.Reason, r.Ended = v.ID, e.Reason, s.folded
+	s.ended++
 	if at, ok := slices.BinarySearch(l.active, i); ok {
 		l.active = slices.Delete(l.active, at, at+1)
 	}
@@ -219,7 +223,45 @@ func (s *State) closeRegistration(e events.RegistrationClosed, v events.Envelope
 func (s *State) closeLayer(e events.LayerClosed, v events.Envelope) {
 	if l, ok := s.index[e.Layer]; ok && l.Ended == 0 {
 		l.Closed, l.Reason, l.Ended = v.ID, e.Reason, s.folded
+		s.ended++
 	}
+}
+
+// Forget drops closed layers and closed registrations, the longest ended ones first, if
+// there are more than twice keep; keep of them stay. What is in effect does not change.
+// [State.Displaced] then returns the zero event where the answer depends on what was dropped.
+func (s *State) Forget(keep int) {
+	if s.ended <= 2*keep {
+		return
+	}
+	var endings []int
+	for _, l := range s.layers {
+		if l.Ended != 0 {
+			endings = append(endings, l.Ended)
+			continue
+		}
+		for i := range l.Registrations {
+			if ended := l.Registrations[i].Ended; ended != 0 {
+				endings = append(endings, ended)
+			}
+		}
+	}
+	if s.ended = min(len(endings), keep); len(endings) <= keep {
+		return
+	}
+	slices.Sort(endings)
+	kept := New()
+	kept.folded, kept.ended, kept.forgotten = s.folded, s.ended, endings[len(endings)-keep-1]
+	drops := func(ended int) bool { return ended != 0 && ended <= kept.forgotten }
+	for _, l := range s.layers {
+		if drops(l.Ended) {
+			continue
+		}
+		stays := l.LayerHistory
+		stays.Registrations = slices.DeleteFunc(slices.Clone(l.Registrations), func(r Registration) bool { return drops(r.Ended) })
+		kept.add(stays)
+	}
+	*s = *kept
 }
 
 // of returns the layer to which a stream belongs, and whether the stream belongs to a
@@ -235,13 +277,15 @@ func (s *State) of(stream events.Stream) (*layerIndex, bool) {
 
 // stateWire is the JSON of a State.
 type stateWire struct {
-	Folded int            `json:"folded"`
-	Layers []LayerHistory `json:"layers"`
+	Folded    int            `json:"folded"`
+	Forgotten int            `json:"forgotten,omitempty"`
+	Ended     int            `json:"ended,omitempty"`
+	Layers    []LayerHistory `json:"layers"`
 }
 
 // MarshalJSON encodes the layers in order of opening.
 func (s *State) MarshalJSON() ([]byte, error) {
-	wire := stateWire{s.folded, make([]LayerHistory, len(s.layers))}
+	wire := stateWire{s.folded, s.forgotten, s.ended, make([]LayerHistory, len(s.layers))}
 	for i, l := range s.layers {
 		wire.Layers[i] = l.LayerHistory
 	}
@@ -256,7 +300,7 @@ func (s *State) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	*s = *New()
-	s.folded = wire.Folded
+	s.folded, s.forgotten, s.ended = wire.Folded, wire.Forgotten, wire.Ended
 	for _, l := range wire.Layers {
 		s.add(l)
 	}

@@ -85,7 +85,7 @@ type OfferedTool struct {
 // Projection returns the projection that folds the whole log into a State.
 func Projection() projections.Projection[*State] {
 	reads := events.Filter{Kinds: append(catalog.Kinds(), events.SessionOpened{}.Kind(), events.TurnMaterialized{}.Kind())}
-	return projections.Projection[*State]{Name: "staleness", Version: 1, Reads: reads, Init: newState, Apply: apply}
+	return projections.Projection[*State]{Name: "staleness", Version: 2, Reads: reads, Init: newState, Apply: apply}
 }
 
 // newState returns the state before the first event.
