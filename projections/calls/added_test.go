@@ -42,7 +42,7 @@ func TestAnAddedCallKeepsItsParentTitleAndTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		decoded := calls.New()
-		if err := decoded.UnmarshalBinary(data); err != nil {
+		if err := decoded.UnmarshalJSON(data); err != nil {
 			t.Fatal(err)
 		}
 		for from, s := range map[string]*calls.State{"folded": folded, "decoded": decoded} {

@@ -144,7 +144,7 @@ func TestADecodedStateAnswersTheSame(t *testing.T) {
 				t.Fatal(err)
 			}
 			again := calls.New()
-			if err := again.UnmarshalBinary(data); err != nil {
+			if err := again.UnmarshalJSON(data); err != nil {
 				t.Fatal(err)
 			}
 			ask := func(s *calls.State) string {
@@ -724,7 +724,7 @@ func TestASessionIsInterruptedUntilItGoesOn(t *testing.T) {
 }
 
 // Late results of many settled calls are counted and leave all other fields as they
-// are, although each checks its call out of a page and packs it again.
+// are.
 func TestLateResultsOfManyCallsAreCounted(t *testing.T) {
 	t.Parallel()
 	log := projectionstest.NewLog(5)
@@ -757,7 +757,7 @@ func TestLateResultsOfManyCallsAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := calls.New()
-	if err := again.UnmarshalBinary(data); err != nil {
+	if err := again.UnmarshalJSON(data); err != nil {
 		t.Fatal(err)
 	}
 	for name, s := range map[string]*calls.State{"folded": s, "from a checkpoint": again} {
@@ -789,7 +789,7 @@ func TestATruncatedCheckpointIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	for cut := 0; cut < len(whole); cut += 1 + len(whole)/400 {
-		if err := calls.New().UnmarshalBinary(whole[:cut]); err == nil {
+		if err := calls.New().UnmarshalJSON(whole[:cut]); err == nil {
 			t.Fatalf("%d of %d bytes are a state", cut, len(whole))
 		}
 	}

@@ -1,8 +1,8 @@
 package calls
 
 import (
-	"bytes"
 	"slices"
+	"sort"
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
@@ -11,18 +11,18 @@ import (
 // checkOffers checks the tools that a turn offers. Most turns repeat the offer of an
 // earlier turn. checkOffers therefore skips an offer whose tools were all in effect
 // at its last check, if no layer or registration has changed since then.
-func (s *State) checkOffers(known *checkedSession, e events.TurnMaterialized, offer int, v events.Envelope) {
-	if s.allLive[offer] == s.changes+1 && hidesOnlyIn(e) {
+func (s *Checker) checkOffers(known *checkedSession, e events.TurnMaterialized, offer int, v events.Envelope) {
+	if known.allLive[offer] == s.changes+1 && hidesOnlyIn(e) {
 		return
 	}
 	if s.checkEachOffered(known, e, v) {
-		s.allLive[offer] = s.changes + 1
+		known.allLive[offer] = s.changes + 1
 	}
 }
 
 // checkEachOffered checks each tool that a turn offers, and reports whether all of
 // these tools are in effect after the turn.
-func (s *State) checkEachOffered(known *checkedSession, e events.TurnMaterialized, v events.Envelope) bool {
+func (s *Checker) checkEachOffered(known *checkedSession, e events.TurnMaterialized, v events.Envelope) bool {
 	layers, heard, all := layersOf(e), known.materializedAfter(v), true
 	for _, t := range e.Tools {
 		all = s.checkOffered(known, t, e.Observed, layers, heard, v) && all
@@ -76,14 +76,14 @@ func (known *checkedSession) materializedAfter(v events.Envelope) int {
 // It accepts a registration that was closed or hidden in between. A turn that was
 // only observed may offer tools that are not in effect. checkOffered returns true if
 // the tool is in effect after the turn.
-func (s *State) checkOffered(known *checkedSession, t domain.Offered, observed bool, layers []domain.LayerID, heard int, v events.Envelope) bool {
+func (s *Checker) checkOffered(known *checkedSession, t domain.Offered, observed bool, layers []domain.LayerID, heard int, v events.Envelope) bool {
 	key := Key{Session: known.ID}
-	r := s.kept.Registrations[t.Registration]
+	r := s.registrations.Get(t.Registration)
 	if r == nil || r.Layer != t.Layer || !slices.Contains(r.Names, t.Name) {
 		s.report(exception(NoRegistration, key, string(t.Name), s.at(v), "the turn offers %s of %s, which does not have it", t.Registration, t.Layer))
 		return false
 	}
-	layer := s.kept.Layers[t.Layer]
+	layer := s.layer(t.Layer)
 	if observed {
 		return layer != nil && layer.To == 0 && r.To == 0
 	}
@@ -106,21 +106,22 @@ func (s *State) checkOffered(known *checkedSession, t domain.Offered, observed b
 // in a higher open layer among layers. Of several, hiderOf returns the first that hid
 // r. It ignores closed registrations, because a registry records a closing before it
 // materializes a later turn.
-func (s *State) hiderOf(t domain.Offered, r *registrationSpan, own *layerSpan, layers []domain.LayerID) (by domain.RegistrationID, since int, ok bool) {
+func (s *Checker) hiderOf(t domain.Offered, r *registrationSpan, own *layerSpan, layers []domain.LayerID) (by domain.RegistrationID, since int, ok bool) {
 	for _, id := range layers {
-		over := s.kept.Layers[id]
+		over := s.layer(id)
 		if over == nil || over.To != 0 || id != t.Layer && over.Placement <= own.Placement {
 			continue
 		}
-		for _, other := range s.active[layerName{id, t.Name}] {
-			from := s.kept.Registrations[other].From
-			if id == t.Layer && from <= r.From {
-				continue
-			}
-			if from = max(from, over.From); !ok || from < since {
-				by, since, ok = other, from, true
-			}
-			break
+		active := over.Active[t.Name]
+		if id == t.Layer { // only later ones
+			n := sort.Search(len(active), func(i int) bool { return active[i].From > r.From })
+			active = active[n:]
+		}
+		if len(active) == 0 {
+			continue
+		}
+		if from := max(active[0].From, over.From); !ok || from < since {
+			by, since, ok = active[0].ID, from, true
 		}
 	}
 	return by, since, ok
@@ -129,49 +130,44 @@ func (s *State) hiderOf(t domain.Offered, r *registrationSpan, own *layerSpan, l
 // checkTurn returns the offer of a turn of the session, and whether the session has
 // the turn. It reports a missing turn as a breach, except if the session is an import
 // and the event names no turn.
-func (s *State) checkTurn(known *checkedSession, key Key, tool string, turn domain.TurnID, v events.Envelope) ([]domain.Offered, bool) {
-	if i, ok := known.turns.find(turn); ok {
-		return s.kept.Offers[known.offered[i]], true
+func (s *Checker) checkTurn(known *checkedSession, key Key, tool string, turn domain.TurnID, v events.Envelope) ([]domain.Offered, bool) {
+	if i, ok := known.turns[turn]; ok {
+		return known.Offers[known.Turns[i].Offer], true
 	}
-	if !known.Imported() || !turn.IsZero() {
+	if !known.Imported || !turn.IsZero() {
 		s.report(exception(NoMaterialization, key, tool, s.at(v), "%s names turn %q, which the session does not have", v.Event.Kind(), turn))
 	}
 	return nil, false
 }
 
 // checkSame reports a breach if a reply repeats the ID of the call c with another
-// name or input. The State has only the first bytes of an input over previewBytes, so
-// it compares no more than these. An import may repeat IDs.
-func (s *State) checkSame(known *checkedSession, c *callRecord, asked domain.Call, v events.Envelope) {
-	sameInput := bytes.Equal(c.Input, asked.Input)
-	if len(asked.Input) > previewBytes {
-		sameInput = c.InputPreview == cut(string(asked.Input))
-	}
-	if !known.Imported() && (c.Tool != asked.Name || !sameInput) {
-		s.report(exception(AskedAsAnother, c.Key(), c.Tool, s.at(v), "it is asked for again, for %q or with another input", asked.Name))
+// name or input. An import may repeat IDs.
+func (s *Checker) checkSame(known *checkedSession, c *checkedCall, asked domain.Call, v events.Envelope) {
+	if !known.Imported && (c.Tool != asked.Name || c.Input != digest(asked.Input)) {
+		s.report(exception(AskedAsAnother, known.key(c), c.Tool, s.at(v), "it is asked for again, for %q or with another input", asked.Name))
 	}
 }
 
 // checkOrder reports a breach if the log has an event of the call c before the reply
 // that asks for c. It reports none for an import, whose file may have a result first.
-func (s *State) checkOrder(known *checkedSession, c *callRecord, v events.Envelope) {
-	if !known.Imported() && c.State != "" {
-		s.report(exception(NeverAsked, c.Key(), c.Tool, s.at(v), "it is asked for after it was %s", c.State))
+func (s *Checker) checkOrder(known *checkedSession, c *checkedCall, v events.Envelope) {
+	if !known.Imported && c.State != "" {
+		s.report(exception(NeverAsked, known.key(c), c.Tool, s.at(v), "it is asked for after it was %s", c.State))
 	}
 }
 
 // checkStart reports a breach if a call starts after its settlement, or starts a
 // second time, unless both starts are idempotent. The call must run under the
 // registration that its turn offered, or under another one with the same fingerprint.
-func (s *State) checkStart(known *checkedSession, c *callRecord, e events.CallStarted, v events.Envelope) {
+func (s *Checker) checkStart(known *checkedSession, c *checkedCall, e events.CallStarted, v events.Envelope) {
 	again := func(law Law, format string, args ...any) {
-		s.report(exception(law, c.Key(), c.Tool, s.at(v), format, args...))
+		s.report(exception(law, known.key(c), c.Tool, s.at(v), format, args...))
 	}
 	switch {
 	case c.State == Settled:
 		again(StartedAfterEnd, "it ended in %s", c.SettledBy)
-	case !c.Started.IsZero() && !(c.Idempotent && e.Idempotent):
-		again(StartedTwice, "it began in %s", c.StartedAt.Event)
+	case c.State == Begun && !(c.Idempotent && e.Idempotent):
+		again(StartedTwice, "it began in %s", c.Places.Started.Event)
 	}
 	s.checkNames(known, c, e.Turn, e.Offered, v)
 	effective := e.Effective
@@ -185,13 +181,13 @@ func (s *State) checkStart(known *checkedSession, c *callRecord, e events.CallSt
 
 // checkEnd checks the first settlement of a call: its turn and its registration, and,
 // unless the session is an import, that it agrees with the start of the call.
-func (s *State) checkEnd(known *checkedSession, c *callRecord, e events.CallSettled, v events.Envelope) {
+func (s *Checker) checkEnd(known *checkedSession, c *checkedCall, e events.CallSettled, v events.Envelope) {
 	s.checkNames(known, c, e.Turn, e.Offered, v)
-	if effective := e.Effective; !effective.IsZero() && s.kept.Registrations[effective.Registration] == nil {
-		s.report(exception(NoRegistration, c.Key(), c.Tool, s.at(v), "%s is said to be in effect, and was never registered", effective.Registration))
+	if effective := e.Effective; !effective.IsZero() && s.registrations.Get(effective.Registration) == nil {
+		s.report(exception(NoRegistration, known.key(c), c.Tool, s.at(v), "%s is said to be in effect, and was never registered", effective.Registration))
 	}
-	if !known.Imported() && !c.Asked.IsZero() {
-		s.checkBegan(c, e, v)
+	if !known.Imported && c.Asked {
+		s.checkBegan(known, c, e, v)
 	}
 }
 
@@ -199,20 +195,20 @@ func (s *State) checkEnd(known *checkedSession, c *callRecord, e events.CallSett
 // a call names. The reply to this turn must have asked for the call, and the turn
 // must have offered exactly this registration. checkNames ignores an orphan, a call
 // that no reply asks for, because other checks report it.
-func (s *State) checkNames(known *checkedSession, c *callRecord, turn domain.TurnID, offered domain.Offered, v events.Envelope) {
-	if c.Asked.IsZero() {
+func (s *Checker) checkNames(known *checkedSession, c *checkedCall, turn domain.TurnID, offered domain.Offered, v events.Envelope) {
+	if !c.Asked {
 		return
 	}
-	tools, ok := s.checkTurn(known, c.Key(), c.Tool, turn, v)
+	tools, ok := s.checkTurn(known, known.key(c), c.Tool, turn, v)
 	if !ok {
 		return
 	}
-	if turn != c.Turn && !known.Imported() {
-		s.report(exception(NoMaterialization, c.Key(), c.Tool, s.at(v), "%s names turn %s, and %s asked for it", v.Event.Kind(), turn, c.Turn))
+	if turn != c.Turn && !known.Imported {
+		s.report(exception(NoMaterialization, known.key(c), c.Tool, s.at(v), "%s names turn %s, and %s asked for it", v.Event.Kind(), turn, c.Turn))
 		return
 	}
 	if !offered.IsZero() && !slices.Contains(tools, offered) {
-		s.report(exception(NotOffered, c.Key(), c.Tool, s.at(v), "%s names %s, which the turn does not offer as that", v.Event.Kind(), offered.Registration))
+		s.report(exception(NotOffered, known.key(c), c.Tool, s.at(v), "%s names %s, which the turn does not offer as that", v.Event.Kind(), offered.Registration))
 	}
 }
 
@@ -220,15 +216,15 @@ func (s *State) checkNames(known *checkedSession, c *callRecord, turn domain.Tur
 // has a start, the settlement has Began set and an outcome that a running call can
 // have. If it has no start, Began is not set and the outcome does not require a
 // start.
-func (s *State) checkBegan(c *callRecord, e events.CallSettled, v events.Envelope) {
-	begun := !c.Started.IsZero()
+func (s *Checker) checkBegan(known *checkedSession, c *checkedCall, e events.CallSettled, v events.Envelope) {
+	begun := c.State == Begun
 	switch {
 	case begun && !e.Began:
-		s.report(exception(StartDenied, c.Key(), c.Tool, s.at(v), "it began in %s, and its settlement says that it did not", c.StartedAt.Event))
+		s.report(exception(StartDenied, known.key(c), c.Tool, s.at(v), "it began in %s, and its settlement says that it did not", c.Places.Started.Event))
 	case begun && !mayRun(e.Outcome):
-		s.report(exception(StartDenied, c.Key(), c.Tool, s.at(v), "it began in %s, and ended %s, as only a call that did not can", c.StartedAt.Event, e.Outcome))
+		s.report(exception(StartDenied, known.key(c), c.Tool, s.at(v), "it began in %s, and ended %s, as only a call that did not can", c.Places.Started.Event, e.Outcome))
 	case !begun && (e.Began || mustRun(e.Outcome)):
-		s.report(exception(StartMissing, c.Key(), c.Tool, s.at(v), "it ended %s, and no start is on record", e.Outcome))
+		s.report(exception(StartMissing, known.key(c), c.Tool, s.at(v), "it ended %s, and no start is on record", e.Outcome))
 	}
 }
 

@@ -13,12 +13,19 @@
 // that a call ends at most once, and that a result has a call. [State.Unfinished]
 // lists open calls and undecided permission requests.
 //
-// The state is small, because it is saved in checkpoints: it holds the first 256
-// bytes of texts and inputs, and no output. It packs a settled call: it encodes the
-// call into some hundred bytes, in pages that are compressed to a third, and
-// decodes it on demand. Exceptions and Orphans decode only the calls that they
-// need. The complete call is in the session's stream, and package registry/outputs
-// knows whether a managed output exists.
+// A [Checker] has the rules. It checks each session by the events of its stream, in
+// order, and by facts of other streams, which it looks up by ID: the spans of layers and
+// registrations, the ends of processes, undecided permission requests, and which settlement
+// named a managed output first. Sessions and facts are in maps of package spill. With a
+// temporary database such a map holds the values that were used last, so a Checker reads a
+// log of any length in bounded memory, in one pass, whether or not sessions interleave. A
+// State is a Checker without a database and the lists of calls and sessions; it is in memory
+// as a whole, and suits tests and small logs.
+//
+// A Checker keeps of a call its key, tool, turn, progress and outcome, and a digest of its
+// input. A State keeps the first 256 bytes of texts and inputs, and no output. The complete
+// call is in the session's stream, and package registry/outputs knows whether a managed
+// output exists.
 //
 // # Promises
 //
@@ -42,13 +49,14 @@
 //
 // # Concurrency
 //
-// A State may be read by several goroutines while it is not folded into. The
-// package starts no goroutine and holds no lock.
+// A State may be read by several goroutines while it is not folded into. A Checker
+// belongs to one goroutine. The package starts no goroutine and holds no lock.
 //
 // # Errors
 //
 // Only decoding a checkpoint returns errors. A broken law is an [Exception], which
-// is a result.
+// is a result. A failed disk is an error of the spill.Store of a Checker; its caller looks
+// at spill.Store.Err before it believes a result.
 //
 // Package conversation has the messages of a session. The laws are in
 // calls_test.go, an example in example_test.go.

@@ -2,6 +2,7 @@ package calls
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -67,7 +68,7 @@ type Exception struct {
 }
 
 // A foundException is an exception with the ordinal of its event, by which exceptions
-// are sorted. The State stores an exception that no later event can remove, and
+// are sorted. A Checker stores an exception that no later event can remove, and
 // computes all others on demand.
 type foundException struct {
 	Exception
@@ -86,25 +87,24 @@ func exception(law Law, key Key, tool string, at Place, format string, args ...a
 // Exceptions returns every event that breaks a law, in log order; the breaches of one
 // event are in the order of their texts.
 //
-// An unfinished call or permission request, see [State.Unfinished], is an exception
-// only if its process is recorded as stopped, because a running process will still
+// An unfinished call or permission request is an exception only if its process is
+// recorded as stopped, because a running process will still
 // end it. It is no exception in an import, whose file may end anywhere, nor in a
 // session with events of unknown kinds, which may have ended it. A result without a
 // call is an exception unless the session is an import, whose file may begin
 // anywhere.
-//
-// Most settled calls are packed, that is, encoded. Of these, Exceptions decodes only
-// the orphans and the calls with an undecided permission request.
-func (s *State) Exceptions() []Exception {
-	all := slices.Clone(s.kept.Found)
-	for _, f := range s.unfinished() {
-		if s.overdue(f) {
+func (s *Checker) Exceptions() []Exception {
+	all := slices.Clone(s.found)
+	for known, f := range s.unfinished() {
+		if s.overdue(known, f) {
 			all = append(all, f)
 		}
 	}
-	for c := range s.unusual() {
-		if c.Asked.IsZero() && !c.elsewhere() {
-			all = append(all, c.orphaned()...)
+	for known := range s.unusual() {
+		for _, c := range known.Calls {
+			if !c.Asked && !c.Imported {
+				all = append(all, known.orphaned(c)...)
+			}
 		}
 	}
 	return inOrder(all)
@@ -113,27 +113,60 @@ func (s *State) Exceptions() []Exception {
 // Unfinished returns the calls without a settlement and the undecided permission
 // requests, in log order, as exceptions of the laws [Open] and [WaitsForDecision].
 // They break no law while the process of the call runs.
-func (s *State) Unfinished() []Exception { return inOrder(s.unfinished()) }
+func (s *Checker) Unfinished() []Exception {
+	var all []foundException
+	for _, f := range s.unfinished() {
+		all = append(all, f)
+	}
+	return inOrder(all)
+}
 
-// unfinished returns the exceptions of Unfinished, unsorted.
-func (s *State) unfinished() (all []foundException) {
-	for c := range s.unusual() {
-		switch {
-		case c.Asked.IsZero():
-		case c.State == Asked:
-			all = append(all, exception(Open, c.Key(), c.Tool, c.AskedAt, "it was asked for and has no end"))
-		case c.State == Begun:
-			all = append(all, exception(Open, c.Key(), c.Tool, c.StartedAt, "it began and has no end"))
+// unusual yields the sessions with an open call or with a call that no reply asks for.
+// The body of the loop must not use sessions.
+func (s *Checker) unusual() iter.Seq[*checkedSession] {
+	return func(yield func(*checkedSession) bool) {
+		for id := range s.pending.All() {
+			if known := s.session(*id); known != nil && !yield(known) {
+				return
+			}
+			s.trim()
 		}
 	}
-	for id, p := range s.kept.Permissions {
-		tool := ""
-		if c, ok := s.Call(p.Call); ok {
-			tool = c.Tool
+}
+
+// unfinished yields the exceptions of Unfinished, in no order, each with its session.
+func (s *Checker) unfinished() iter.Seq2[*checkedSession, foundException] {
+	return func(yield func(*checkedSession, foundException) bool) {
+		for known := range s.unusual() {
+			for _, c := range known.Calls {
+				at, detail := Place{}, ""
+				switch {
+				case !c.Asked || c.State == Settled:
+					continue
+				case c.State == Asked:
+					at, detail = c.Places.Asked, "it was asked for and has no end"
+				default:
+					at, detail = c.Places.Started, "it began and has no end"
+				}
+				if !yield(known, exception(Open, known.key(c), c.Tool, at, "%s", detail)) {
+					return
+				}
+			}
 		}
-		all = append(all, exception(WaitsForDecision, p.Call, tool, p.Place, "%s asks for %s and is not decided", id, p.Action))
+		for p := range s.permissions.All() {
+			known, tool := s.session(p.Call.Session), ""
+			if known == nil {
+				return // the disk failed
+			}
+			if c := known.calls[callKey{p.Call.Message, p.Call.Call}]; c != nil {
+				tool = c.Tool
+			}
+			if !yield(known, exception(WaitsForDecision, p.Call, tool, p.Place, "%s asks for %s and is not decided", p.ID, p.Action)) {
+				return
+			}
+			s.trim()
+		}
 	}
-	return all
 }
 
 // inOrder sorts exceptions by log order and text, in place, and returns them without
@@ -155,38 +188,34 @@ func inOrder(all []foundException) []Exception {
 // overdue reports whether an unfinished call or request is a breach: the process that
 // should have ended it is recorded as stopped. If the log does not name that process,
 // every process must be stopped.
-func (s *State) overdue(f foundException) bool {
-	known := s.sessions[f.Session]
-	if known.Imported() || known.Unknown {
+func (s *Checker) overdue(known *checkedSession, f foundException) bool {
+	if known.Imported || known.Unknown {
 		return false
 	}
-	if process := s.processOf(known, Key{f.Session, f.Message, f.Call}); !process.IsZero() {
-		return s.kept.Processes[process]
+	if id := s.processOf(known, callKey{f.Message, f.Call}); !id.IsZero() {
+		p := s.processes.Get(id)
+		return p != nil && p.Stopped
 	}
-	for _, stopped := range s.kept.Processes {
-		if !stopped {
-			return false
-		}
-	}
-	return true
+	return s.running == 0
 }
 
 // processOf returns the process that should end a call: the process that began the
 // call; otherwise the owner of the layers that the turn of the call offered;
 // otherwise the owner of the layers of the latest turn that offered tools. If the log
 // names no such process, the result is zero.
-func (s *State) processOf(known *checkedSession, key Key) domain.ProcessID {
-	c, ok := s.Call(key)
-	if ok && !c.Process.IsZero() {
-		return c.Process
-	}
-	if turn, found := known.turns.find(c.Turn); ok && found {
-		if process := s.offeredBy(known.offered[turn]); !process.IsZero() {
+func (s *Checker) processOf(known *checkedSession, key callKey) domain.ProcessID {
+	if c := known.calls[key]; c != nil {
+		if process := known.process(c); !process.IsZero() {
 			return process
 		}
+		if turn, found := known.turns[c.Turn]; found {
+			if process := s.offeredBy(known.Offers[known.Turns[turn].Offer]); !process.IsZero() {
+				return process
+			}
+		}
 	}
-	for _, offer := range slices.Backward(known.offered) {
-		if process := s.offeredBy(offer); !process.IsZero() {
+	for _, turn := range slices.Backward(known.Turns) {
+		if process := s.offeredBy(known.Offers[turn.Offer]); !process.IsZero() {
 			return process
 		}
 	}
@@ -196,35 +225,31 @@ func (s *State) processOf(known *checkedSession, key Key) domain.ProcessID {
 // offeredBy returns the process that owns the layers of an offer: the owner of the
 // first layer that has one. It is zero if the offer is empty or no layer has an
 // owner.
-func (s *State) offeredBy(offer int) domain.ProcessID {
-	for _, t := range s.kept.Offers[offer] {
-		if l := s.kept.Layers[t.Layer]; l != nil && !l.Process.IsZero() {
+func (s *Checker) offeredBy(offer []domain.Offered) domain.ProcessID {
+	for _, t := range offer {
+		if l := s.layer(t.Layer); l != nil && !l.Process.IsZero() {
 			return l.Process
 		}
 	}
 	return domain.ProcessID{}
 }
 
-// elsewhere reports whether another program ran the call: the session is an import,
-// and the call names no turn of this program.
-func (c *callRecord) elsewhere() bool { return c.Imported && c.Turn.IsZero() }
-
 // orphaned returns the exceptions of a call that no reply asks for: one for its
 // settlement and one for each late result. For a call that has only a start, it
 // returns one for the start.
-func (c *callRecord) orphaned() []foundException {
+func (known *checkedSession) orphaned(c *checkedCall) []foundException {
 	var all []foundException
 	add := func(at Place, detail string) {
-		all = append(all, exception(NeverAsked, c.Key(), c.Tool, at, "%s", detail))
+		all = append(all, exception(NeverAsked, known.key(c), c.Tool, at, "%s", detail))
 	}
 	if c.State == Settled {
-		add(c.SettledAt, "its settlement is on record, and no reply asks for it")
+		add(c.Places.Settled, "its settlement is on record, and no reply asks for it")
 	}
-	for _, at := range c.Strays {
+	for _, at := range c.Places.Strays {
 		add(at, "a late result is on record, and no reply asks for it")
 	}
 	if len(all) == 0 {
-		add(c.StartedAt, "its start is on record, and no reply asks for it")
+		add(c.Places.Started, "its start is on record, and no reply asks for it")
 	}
 	return all
 }

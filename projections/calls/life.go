@@ -1,6 +1,8 @@
 package calls
 
 import (
+	"unicode/utf8"
+
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 )
@@ -127,4 +129,29 @@ func Shown(e events.CallSettled) string {
 		return string(e.Structured)
 	}
 	return ""
+}
+
+// trimmed returns a settlement event without its long fields, which remain in the
+// stream, and with Text and Detail cut. It drops Lost, which only call show prints,
+// from the event.
+func trimmed(e events.CallSettled) events.CallSettled {
+	e.Input, e.Structured, e.Content, e.Progress, e.Files = nil, nil, nil, nil, nil
+	e.Text, e.Detail, e.Lost = cut(e.Text), cut(e.Detail), 0
+	return e
+}
+
+// preview returns the beginning of the text that the model reads.
+func preview(e events.CallSettled) string { return cut(Shown(e)) }
+
+// cut returns the beginning of a text: whole runes, at most previewBytes bytes. A
+// shortened text is a copy, so that the State does not keep the whole.
+func cut(text string) string {
+	if len(text) <= previewBytes {
+		return text
+	}
+	end := previewBytes
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return string([]byte(text[:end]))
 }

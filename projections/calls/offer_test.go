@@ -244,7 +244,7 @@ func TestHiddenOffersAreFoundAfterACheckpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := calls.New()
-	if err := s.UnmarshalBinary(data); err != nil {
+	if err := s.UnmarshalJSON(data); err != nil {
 		t.Fatal(err)
 	}
 	s = calls.Projection().Apply(s, d.offer(d.offers...))

@@ -88,7 +88,7 @@ func TestAnUnfinishedCallIsAnExceptionOnceItsProcessStopped(t *testing.T) {
 				data, err := projections.Pack(s)
 				again := calls.New()
 				if err == nil {
-					err = again.UnmarshalBinary(data)
+					err = again.UnmarshalJSON(data)
 				}
 				if err != nil || fmt.Sprint(again.Exceptions()) != fmt.Sprint(found) {
 					t.Errorf("%s: from a checkpoint Exceptions = %+v, %v, want %+v", when, again.Exceptions(), err, found)
