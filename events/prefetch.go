@@ -2,6 +2,7 @@ package events
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"runtime"
 	"sync"
@@ -23,6 +24,7 @@ type decodeBatch struct {
 	bytes    []byte // the data and metadata of the entries
 	events   []Envelope
 	err      error         // the error after events
+	errs     []error       // the error of each entry, or nil; only for DecodeAhead
 	decoded  chan struct{} // receives one value when events are complete
 	released chan struct{} // receives one value when the loop is done with a large batch
 }
@@ -39,7 +41,8 @@ func newDecodeBatch() *decodeBatch {
 // grow.
 func (b *decodeBatch) reset() *decodeBatch {
 	clear(b.events)
-	b.entries, b.events, b.err = b.entries[:0], b.events[:0], nil
+	clear(b.errs)
+	b.entries, b.events, b.errs, b.err = b.entries[:0], b.events[:0], b.errs[:0], nil
 	if b.bytes = b.bytes[:0]; cap(b.bytes) > largeBatch {
 		b.bytes = make([]byte, 0, maxBatchBytes)
 	}
@@ -73,6 +76,39 @@ func (b *decodeBatch) decode(d *decoder) {
 	b.decoded <- struct{}{}
 }
 
+// decodeEach decodes all entries that were read. The envelope of a damaged one has no
+// event.
+func (b *decodeBatch) decodeEach(d *decoder) {
+	for i, e := range b.entries {
+		v := Envelope{ID: e.ID, Stream: e.Stream, Revision: e.Revision, Position: e.Position, Time: e.Time}
+		if b.errs[i] == nil {
+			decoded, err := d.lent(e)
+			if b.errs[i] = err; err == nil {
+				v = decoded
+			}
+		}
+		b.events = append(b.events, v)
+	}
+	b.decoded <- struct{}{}
+}
+
+// DecodeAhead decodes entries, whose bytes may belong to the store, on other goroutines,
+// and continues after damage. It yields the envelope of each entry in order. An entry that
+// does not decode gives an ErrDamaged, with an envelope that has the place of the entry and
+// no event. An ErrDamaged of entries is passed on with a zero envelope. Any other error
+// ends the loop. The memory is that of [Ledger.ScanAhead]. The goroutines end before the
+// loop returns.
+func DecodeAhead(ctx context.Context, entries iter.Seq2[Entry, error]) iter.Seq2[Envelope, error] {
+	return func(yield func(Envelope, error) bool) {
+		p, stop := newPrefetcher(ctx)
+		p.each = true
+		defer p.group.Wait()
+		defer stop()
+		p.start(entries, min(max(runtime.GOMAXPROCS(0)-1, 1), maxDecoders))
+		p.yieldAll(ctx, yield)
+	}
+}
+
 // ScanAhead yields the same events as [Ledger.Scan]. It is faster for a long
 // log, because up to GOMAXPROCS other goroutines read and decode the entries.
 // These goroutines hold a few megabytes and at most one large record at a time,
@@ -83,18 +119,10 @@ func (l *Ledger) ScanAhead(ctx context.Context, q Query) iter.Seq2[Envelope, err
 		return l.Scan(ctx, q)
 	}
 	return func(yield func(Envelope, error) bool) {
-		readCtx, stop := context.WithCancel(ctx)
-		p := &prefetcher{
-			toDecode: make(chan *decodeBatch, maxBatches), toYield: make(chan *decodeBatch, maxBatches),
-			free: make(chan *decodeBatch, maxBatches), stopped: readCtx.Done(),
-		}
-		var group sync.WaitGroup
-		defer group.Wait()
+		p, stop := newPrefetcher(ctx)
+		defer p.group.Wait()
 		defer stop()
-		group.Go(func() { p.read(Lend(readCtx, l.store, q)) })
-		for range decoders {
-			group.Go(p.decode)
-		}
+		p.start(Lend(p.ctx, l.store, q), decoders)
 		p.yieldAll(ctx, yield)
 	}
 }
@@ -106,6 +134,26 @@ type prefetcher struct {
 	toYield  chan *decodeBatch // the same batches in order, to the loop
 	free     chan *decodeBatch
 	stopped  <-chan struct{} // closed when the loop is left
+	ctx      context.Context // ends when the loop is left
+	each     bool            // continue after damage
+	group    sync.WaitGroup  // the goroutines
+}
+
+// newPrefetcher returns a prefetcher and the function that tells its goroutines to end.
+func newPrefetcher(ctx context.Context) (*prefetcher, context.CancelFunc) {
+	readCtx, stop := context.WithCancel(ctx)
+	return &prefetcher{
+		toDecode: make(chan *decodeBatch, maxBatches), toYield: make(chan *decodeBatch, maxBatches),
+		free: make(chan *decodeBatch, maxBatches), stopped: readCtx.Done(), ctx: readCtx,
+	}, stop
+}
+
+// start starts the goroutines.
+func (p *prefetcher) start(entries iter.Seq2[Entry, error], decoders int) {
+	p.group.Go(func() { p.read(entries) })
+	for range decoders {
+		p.group.Go(p.decode)
+	}
 }
 
 // read fills batches until the entries end or the loop is left, then closes
@@ -115,9 +163,13 @@ func (p *prefetcher) read(entries iter.Seq2[Entry, error]) {
 	defer close(p.toYield)
 	b := p.newOrFree()
 	for e, err := range entries {
-		if err != nil {
+		damaged := p.each && errors.Is(err, ErrDamaged)
+		if err != nil && !damaged {
 			b.err = err
 			break
+		}
+		if p.each {
+			b.errs = append(b.errs, err)
 		}
 		if b.add(e); !b.full() {
 			continue
@@ -165,7 +217,11 @@ func (p *prefetcher) newOrFree() *decodeBatch {
 func (p *prefetcher) decode() {
 	d := &decoder{}
 	for b := range p.toDecode {
-		b.decode(d)
+		if p.each {
+			b.decodeEach(d)
+		} else {
+			b.decode(d)
+		}
 	}
 }
 
@@ -178,8 +234,12 @@ func (p *prefetcher) yieldAll(ctx context.Context, yield func(Envelope, error) b
 			yield(Envelope{}, err)
 			return
 		}
-		for _, v := range b.events {
-			if !yield(v, nil) {
+		for i, v := range b.events {
+			var err error
+			if p.each {
+				err = b.errs[i]
+			}
+			if !yield(v, err) {
 				return
 			}
 		}

@@ -136,11 +136,11 @@ var importRules = map[string]importRule{
 		"cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
 	}, nil},
 	"cmd/ledger/verify": {[]string{
-		"domain", "events", "events/eventstoredb", "projections/calls", "registry/outputs", "registry/outputs/remote",
+		"domain", "events", "events/eventstoredb", "projections/calls", "projections/index", "projections/spill", "registry/outputs", "registry/outputs/remote",
 		"cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
 	}, nil},
 	"cmd/ledger/storecopy": {[]string{
-		"events", "projections/calls", "registry/outputs", "domain", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
+		"events", "projections/spill", "registry/outputs", "domain", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
 	}, nil},
 	"cmd/ledger/maintenance": {[]string{
 		"events", "events/embedded", "events/embedded/backup", "events/embedded/integrity", "events/embedded/storedir", "projections", "registry/outputs", "runner", "runner/engine", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",

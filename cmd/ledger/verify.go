@@ -3,12 +3,14 @@ package main
 import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/cmd/ledger/verify"
+	"github.com/settlement-ledger/ledger/projections/index"
 	"github.com/spf13/cobra"
 )
 
 // verifyCommand returns the command `ledger verify`.
 func (a *app) verifyCommand() *cobra.Command {
 	var opts verify.Options
+	var noIndex bool
 	cmd := &cobra.Command{
 		Use: "verify", Short: "Check the laws of the ledger over the whole log; exit 3 if any is broken",
 		Long: `Read the whole log from its beginning, without any checkpoint, and check it:
@@ -16,17 +18,30 @@ every record decodes; streams have no gaps, and in a database no record is hidde
 deleted by $maxCount, $maxAge, $tb, a deletion or a tombstone; every call begins at
 most once and ends once, under a registration that its turn offered and that was in
 effect, neither closed nor hidden by another; every result has a call; every reference
-to an output resolves to the bytes of its digest, or an event records its pruning.
+to an output resolves to the bytes of its digest, or an event records its pruning. An
+index that exists is compared with the log, row by row; the check of the log itself does
+not read it. The memory does not grow with the log: what does not fit is in a temporary
+folder ($TMPDIR).
 
 Each exception is listed. Open calls and permission requests without a decision are
 counted; they are exceptions if their process is on record as stopped, and never in
 an imported session. Events of unknown kinds are counted and are no exceptions.`,
-		Example: "  ledger verify\n  ledger verify --outputs=false\n  ledger verify -o json | jq '.exceptions | group_by(.law)'",
+		Example: "  ledger verify\n  ledger verify --outputs=false --no-index\n  ledger verify -o json | jq '.exceptions | group_by(.law)'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			at, err := a.Where()
+			if err != nil {
+				return err
+			}
+			if !noIndex {
+				if dir, err := a.IndexFolder(at); err == nil { // otherwise there is no place for an index
+					opts.Index = index.New(dir)
+				}
+			}
 			return a.Read(cmd.Context(), func(s *stores.Store) error { return verify.Run(cmd.Context(), a.Printer, s, opts) })
 		},
 	}
 	cmd.Flags().BoolVar(&opts.Digests, "outputs", true, "read every kept output and compare its digest")
+	cmd.Flags().BoolVar(&noIndex, "no-index", false, "do not compare the index with the log")
 	return cmd
 }

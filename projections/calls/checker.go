@@ -36,24 +36,19 @@ type Checker struct {
 	counts Counts
 }
 
-// The number of values that a Checker with a Store holds of each kind, and the number of
-// calls of the sessions in memory.
-const (
-	maxHeldCalls = 120_000
-	maxHeldFacts = 8_192
-)
-
-// NewChecker returns a Checker over an empty log. The Store may be nil; then everything is
-// in memory.
-func NewChecker(s *spill.Store) *Checker {
+// NewChecker returns a Checker over an empty log, which holds at most about held calls in
+// memory, with their sessions, and a sixteenth of that number of facts of each kind. The
+// Store may be nil; then everything is in memory.
+func NewChecker(s *spill.Store, held int) *Checker {
+	facts := held / 16
 	return &Checker{
-		sessions:      spill.NewMap(s, spill.Options[domain.SessionID, checkedSession]{Text: domain.SessionID.String, Weigh: (*checkedSession).weight, Limit: maxHeldCalls}),
-		pending:       spill.NewMap(s, spill.Options[domain.SessionID, domain.SessionID]{Text: domain.SessionID.String, Limit: maxHeldFacts}),
-		layers:        spill.NewMap(s, spill.Options[domain.LayerID, layerSpan]{Text: domain.LayerID.String, Limit: maxHeldFacts, Weigh: (*layerSpan).weight}),
-		registrations: spill.NewMap(s, spill.Options[domain.RegistrationID, registrationSpan]{Text: domain.RegistrationID.String, Limit: maxHeldFacts, Weigh: func(r *registrationSpan) int { return 1 + len(r.Names)/8 }}),
-		processes:     spill.NewMap(s, spill.Options[domain.ProcessID, checkedProcess]{Text: domain.ProcessID.String, Limit: maxHeldFacts}),
-		permissions:   spill.NewMap(s, spill.Options[domain.PermissionID, permission]{Text: domain.PermissionID.String, Limit: maxHeldFacts}),
-		outputs:       spill.NewMap(s, spill.Options[domain.Ref, Retention]{Text: domain.Ref.String, Limit: maxHeldFacts}),
+		sessions:      spill.NewMap(s, spill.Options[domain.SessionID, checkedSession]{Text: domain.SessionID.String, Weigh: (*checkedSession).weight, Limit: held}),
+		pending:       spill.NewMap(s, spill.Options[domain.SessionID, domain.SessionID]{Text: domain.SessionID.String, Limit: facts}),
+		layers:        spill.NewMap(s, spill.Options[domain.LayerID, layerSpan]{Text: domain.LayerID.String, Limit: facts, Weigh: (*layerSpan).weight}),
+		registrations: spill.NewMap(s, spill.Options[domain.RegistrationID, registrationSpan]{Text: domain.RegistrationID.String, Limit: facts, Weigh: func(r *registrationSpan) int { return 1 + len(r.Names)/8 }}),
+		processes:     spill.NewMap(s, spill.Options[domain.ProcessID, checkedProcess]{Text: domain.ProcessID.String, Limit: facts}),
+		permissions:   spill.NewMap(s, spill.Options[domain.PermissionID, permission]{Text: domain.PermissionID.String, Limit: facts}),
+		outputs:       spill.NewMap(s, spill.Options[domain.Ref, Retention]{Text: domain.Ref.String, Limit: facts}),
 	}
 }
 
@@ -69,6 +64,8 @@ type Counts struct {
 	OrphansImported int `json:"orphans_imported"`
 	// Waiting counts the undecided permission requests.
 	Waiting int `json:"waiting"`
+	// Outputs counts the managed outputs that settlements name, including pruned ones.
+	Outputs int `json:"outputs"`
 }
 
 // Counts returns the numbers of the events so far.
@@ -189,6 +186,7 @@ func (s *Checker) retain(r domain.Retained, of Key, tool string, v events.Envelo
 	if r.Ref.Settlement() != v.ID {
 		s.report(exception(ForeignReference, of, tool, s.at(v), "%s names another event", r.Ref))
 	}
+	s.counts.Outputs++
 	s.outputs.Put(r.Ref, &Retention{Retained: r, Call: of, Settlement: v.ID, Place: s.at(v)})
 }
 

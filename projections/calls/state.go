@@ -38,7 +38,7 @@ func Projection() projections.Projection[*State] {
 
 // New returns the state before the first event.
 func New() *State {
-	return &State{checker: NewChecker(nil), byKey: map[Key]*Call{}, byID: map[domain.SessionID]*listedSession{}, waiting: map[domain.PermissionID]Key{}}
+	return &State{checker: NewChecker(nil, 0), byKey: map[Key]*Call{}, byID: map[domain.SessionID]*listedSession{}, waiting: map[domain.PermissionID]Key{}}
 }
 
 // apply folds one event into the lists of calls and sessions and into the checks.

@@ -5,34 +5,67 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
-	"github.com/settlement-ledger/ledger/projections/calls"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections/spill"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
 // copyOutputs copies the outputs that settlements of the source name and the target lacks. It
-// skips pruned outputs, and counts outputs that the source lacks as missing.
-func (c *copier) copyOutputs(ctx context.Context) error {
-	state, err := stores.Current(ctx, c.from, calls.Projection())
+// skips pruned outputs, and counts outputs that the source lacks as missing. The list of
+// outputs is in a temporary database, as it may not fit into memory.
+func (c *copier) copyOutputs(ctx context.Context) (err error) {
+	memory, err := spill.Open()
 	if err != nil {
 		return err
 	}
-	retained := slices.DeleteFunc(state.Retained(), func(r calls.Retention) bool { return r.Pruned })
-	for _, named := range retained {
-		c.bytes.total += named.Bytes
+	defer func() { err = errors.Join(err, memory.Close()) }()
+	retained, err := c.retained(ctx, memory)
+	if err != nil {
+		return err
 	}
 	passed := int64(0)
-	for _, named := range retained {
-		if err := c.copyOutput(ctx, named.Retained); err != nil {
+	for named := range retained.All() {
+		if err := c.copyOutput(ctx, *named); err != nil {
 			return err
 		}
 		passed += named.Bytes // output reports fewer bytes if it skips the output or fails to find it
 		c.addBytes(passed - c.bytes.done)
 	}
-	return nil
+	return memory.Err()
+}
+
+// maxHeldOutputs is the number of outputs of the list in memory.
+const maxHeldOutputs = 8192
+
+// retained lists the outputs that settlements of the source name and that no event pruned,
+// and adds their sizes to the total.
+func (c *copier) retained(ctx context.Context, memory *spill.Store) (*spill.Map[domain.Ref, domain.Retained], error) {
+	all := spill.NewMap(memory, spill.Options[domain.Ref, domain.Retained]{Text: domain.Ref.String, Limit: maxHeldOutputs})
+	settled := events.Query{Filter: events.Filter{Kinds: []string{events.CallSettled{}.Kind(), events.OutputPruned{}.Kind()}}}
+	for v, err := range c.from.Ledger.ScanAhead(ctx, settled) {
+		if err != nil {
+			return nil, err
+		}
+		switch e := v.Event.(type) {
+		case events.CallSettled:
+			for _, named := range e.Retained {
+				if all.Get(named.Ref) == nil {
+					all.Put(named.Ref, &named)
+					c.bytes.total += named.Bytes
+				}
+			}
+		case events.OutputPruned:
+			if named := all.Get(e.Retained.Ref); named != nil {
+				c.bytes.total -= named.Bytes
+				all.Delete(e.Retained.Ref)
+			}
+		}
+		all.Trim()
+	}
+	return all, memory.Err()
 }
 
 // addBytes adds n bytes to the progress and displays it.

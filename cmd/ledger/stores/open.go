@@ -249,9 +249,25 @@ func Current[S any](ctx context.Context, s *Store, p projections.Projection[S]) 
 // one. Any other error ends the loop. The commands that examine or copy a damaged store
 // use it.
 func (s *Store) Entries(ctx context.Context, after events.Position) iter.Seq2[events.Entry, error] {
+	return s.each(ctx, after, s.Log.ReadAll)
+}
+
+// LentEntries is Entries without copies: data and metadata of an entry belong to the store,
+// and are valid until the body of the loop ends.
+func (s *Store) LentEntries(ctx context.Context, after events.Position) iter.Seq2[events.Entry, error] {
+	return s.each(ctx, after, func(ctx context.Context, after events.Position) iter.Seq2[events.Entry, error] {
+		return s.Log.Lend(ctx, events.Query{After: after})
+	})
+}
+
+// A readFunc yields the records after a position.
+type readFunc func(ctx context.Context, after events.Position) iter.Seq2[events.Entry, error]
+
+// each does the work of Entries with a function that reads.
+func (s *Store) each(ctx context.Context, after events.Position, read readFunc) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		for {
-			at, err := s.passOn(ctx, after, yield)
+			at, err := passOn(read(ctx, after), after, yield)
 			if err == nil {
 				return
 			}
@@ -268,11 +284,11 @@ func (s *Store) Entries(ctx context.Context, after events.Position) iter.Seq2[ev
 	}
 }
 
-// passOn calls yield with the records after a position. It returns the position of the
+// passOn calls yield with records that follow a position. It returns the position of the
 // last record that it yielded, and the error that ended the reading. The error is nil at
 // the end of the log, and if yield returned false.
-func (s *Store) passOn(ctx context.Context, after events.Position, yield func(events.Entry, error) bool) (events.Position, error) {
-	for e, err := range s.Log.ReadAll(ctx, after) {
+func passOn(records iter.Seq2[events.Entry, error], after events.Position, yield func(events.Entry, error) bool) (events.Position, error) {
+	for e, err := range records {
 		if err != nil {
 			return after, err
 		}

@@ -56,7 +56,7 @@ func readDeletions(ctx context.Context, s *stores.Store) (map[events.Stream]*str
 // add adds the record e to the remaining records of the stream. It adds the revisions
 // between the revision before and that of e to the missing ones. before is the revision
 // of the stream's previous record; known is false if that record could not be read.
-func (d *streamDeletion) add(e events.Entry, before events.Revision, known bool) {
+func (d *streamDeletion) add(e events.Envelope, before events.Revision, known bool) {
 	if known && e.Revision > before+1 {
 		d.missing = append(d.missing, revisionRange{before + 1, e.Revision - 1})
 	}

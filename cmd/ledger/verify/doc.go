@@ -1,11 +1,12 @@
 // Package verify checks that the log and the outputs of a store keep the laws of the
 // ledger.
 //
-// [Run] reads the whole log once, without a checkpoint, and prints a [Report]: the
+// [Run] reads the whole log once, without a checkpoint or an index, and prints a [Report]: the
 // counts, and an [ExceptionRow] for each violation of a law. Package projections/calls
 // states the laws of calls. This package adds the laws of single records, of the order
 // of a stream, of records that an administrator of a database deleted, and of the
-// outputs that settlements name.
+// outputs that settlements name. If there is an index, Run rebuilds it in a temporary folder
+// and compares the rows.
 //
 // # Promises
 //
@@ -14,12 +15,14 @@
 //   - A record of a kind that this program does not know is counted, and is no exception.
 //   - An output of a node that does not answer is counted as unreachable, and is no
 //     exception.
-//   - Memory grows with the number of calls and outputs, not with the size of their
-//     results.
+//   - Memory does not grow with the log. It grows with the number of exceptions, of unknown
+//     kinds, and of records in streams of which an administrator deleted records.
+//   - The index does not influence any other check. An absent index is no exception, nor is
+//     one that the next command rebuilds.
 //
 // # Concurrency
 //
-// Run works on the goroutine of its caller and starts no other.
+// Run reads and decodes records ahead on other goroutines, which end before it returns.
 //
 // # Errors
 //

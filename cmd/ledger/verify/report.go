@@ -54,6 +54,14 @@ func printReport(p *render.Printer, v *Report) {
 	for _, kind := range slices.Sorted(maps.Keys(v.UnknownKinds)) {
 		p.Line("%s of kind %s, which this program does not know.", render.Count(v.UnknownKinds[kind], "event"), render.Printable(kind))
 	}
+	switch v.Index {
+	case indexEqual:
+		p.Line("The index has what the log gives.")
+	case indexUnfit:
+		p.Line("The index is not of this log or program, and is not compared: the next command that reads it fills it anew.")
+	case indexUnread:
+		p.Line("The index is not compared, as the log has damaged records.")
+	}
 	if len(v.Exceptions) == 0 {
 		p.Line("%s", p.Styled(render.Green, "✓ every law holds"))
 		return

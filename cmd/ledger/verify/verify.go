@@ -1,9 +1,12 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
@@ -12,13 +15,16 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
 	"github.com/settlement-ledger/ledger/projections/calls"
+	"github.com/settlement-ledger/ledger/projections/index"
+	"github.com/settlement-ledger/ledger/projections/spill"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 )
 
 // Options selects the optional checks of Run.
 type Options struct {
-	Digests bool // read every kept output and compare its digest
+	Digests bool         // read every kept output and compare its digest
+	Index   *index.Index // the index to compare with the log; nil: none is compared
 }
 
 // The laws that Run checks in addition to those of projections/calls.
@@ -27,6 +33,17 @@ const (
 	StreamInOrder  calls.Law = "a stream has no gaps and positions increase"
 	OutputResolves calls.Law = "a reference resolves or was pruned by an event"
 	OutputMatches  calls.Law = "an output is what its settlement says"
+	IndexAgrees    calls.Law = "the index has what the log gives"
+)
+
+// The values of Report.Index.
+const (
+	indexSkipped   = "skipped"    // it was not to be compared
+	indexAbsent    = "absent"     // there is none
+	indexUnfit     = "unfit"      // the next command that reads it rebuilds it
+	indexUnread    = "unreadable" // the log has damaged records, so that it gives no index
+	indexEqual     = "equal"
+	indexDifferent = "different" // an exception says where
 )
 
 // An ExceptionRow is a violation of a law, and its place as far as it is known.
@@ -69,37 +86,72 @@ type Report struct {
 	Digests      bool           `json:"digests"`          // the outputs were read and their digests compared
 	Refused      int            `json:"refused"`          // replies that were refused; none of their calls ran
 	UnknownKinds map[string]int `json:"unknown_kinds"`    // number of events by a kind and version unknown to this program
+	Index        string         `json:"index"`            // skipped, absent, unfit, unreadable, equal or different
 	Exceptions   []ExceptionRow `json:"exceptions"`
 	// The progress of readAll: the last revision of each stream, the position of the
-	// last record, and whether an unreadable record makes the lengths incomplete.
-	lengths           map[events.Stream]events.Revision
-	lastPosition      events.Position
-	lengthsIncomplete bool
+	// last record, and the number of unreadable records so far. A length is only known
+	// if it is not older than the last unreadable record.
+	lengths      *spill.Map[events.Stream, streamLength]
+	lastPosition events.Position
+	unreadable   int
+	// damaged reports that a record does not read back or decode.
+	damaged bool
 	// deletions are the deletions of a database by stream; nil for a folder.
 	deletions map[events.Stream]*streamDeletion
+}
+
+// heldCalls is the number of calls that a check holds in memory, some 300 bytes each.
+const heldCalls = 120_000
+
+// A streamLength is the last revision of a stream.
+type streamLength struct {
+	Revision   events.Revision `json:"r"`
+	Unreadable int             `json:"u,omitempty"` // the unreadable records before the revision
+	Name       int             `json:"n,omitempty"` // the length of the stream's name
+}
+
+// newReport returns an empty report over a temporary database.
+func newReport(s *spill.Store) *Report {
+	return &Report{
+		UnknownKinds: map[string]int{}, Exceptions: []ExceptionRow{}, Index: indexSkipped,
+		lengths: spill.NewMap(s, spill.Options[events.Stream, streamLength]{
+			Text: func(s events.Stream) string { return string(s) }, Limit: 32_768, Weigh: func(l *streamLength) int { return 1 + l.Name/64 },
+		}),
+	}
 }
 
 // Run checks the log and the outputs of s and prints the report to p. It returns a
 // fault.Error with exit code 3 if the report has exceptions, and another error if the
 // check could not read the log to its end.
 func Run(ctx context.Context, p *render.Printer, s *stores.Store, opts Options) (err error) {
-	v := &Report{
-		Store: s.Name, Digests: opts.Digests, UnknownKinds: map[string]int{}, Exceptions: []ExceptionRow{},
-		lengths: map[events.Stream]events.Revision{},
+	memory, err := spill.Open()
+	if err != nil {
+		return err
 	}
+	defer func() { err = errors.Join(err, memory.Close()) }()
+	v := newReport(memory)
+	v.Store, v.Digests = s.Name, opts.Digests
 	progress := p.Progress()
 	defer progress.End()
 	if v.deletions, err = readDeletions(ctx, s); err != nil {
 		return err
 	}
-	state, err := v.readAll(ctx, s, progress)
-	if err != nil {
+	checker := calls.NewChecker(memory, heldCalls)
+	if err := v.readAll(ctx, s, checker, memory, progress); err != nil {
 		return err
 	}
 	v.checkDeletions(p.Now())
-	v.count(state)
-	if err := v.checkOutputs(ctx, s, state.Retained(), progress); err != nil {
+	v.count(checker)
+	if err := v.checkOutputs(ctx, s, checker, progress); err != nil {
 		return err
+	}
+	if err := memory.Err(); err != nil {
+		return err
+	}
+	if opts.Index != nil {
+		if err := v.checkIndex(ctx, s, opts.Index, progress); err != nil {
+			return err
+		}
 	}
 	progress.End()
 	if err := p.Object(v, func() { printReport(p, v) }); err != nil || len(v.Exceptions) == 0 {
@@ -111,39 +163,44 @@ func Run(ctx context.Context, p *render.Printer, s *stores.Store, opts Options) 
 	}
 }
 
-// readAll reads the log from its beginning, checks each record and folds it into the
-// state of the calls.
-func (v *Report) readAll(ctx context.Context, s *stores.Store, p *render.ProgressBar) (*calls.State, error) {
+// readAll reads the log from its beginning, checks each record and passes its event to the
+// checker. Other goroutines read and decode ahead.
+func (v *Report) readAll(ctx context.Context, s *stores.Store, checker *calls.Checker, memory *spill.Store, p *render.ProgressBar) error {
 	end, _ := s.Head(ctx) // only for the progress display; reading meets the same error
-	projection := calls.Projection()
-	state := projection.Init()
-	for e, err := range s.Entries(ctx, events.Position{}) {
-		if errors.Is(err, events.ErrDamaged) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	for e, err := range events.DecodeAhead(ctx, s.LentEntries(ctx, events.Position{})) {
+		unreadable := e.Position.IsZero()
+		if err != nil && !errors.Is(err, events.ErrDamaged) {
+			return err
+		}
+		if unreadable {
+			v.damaged = true
 			v.except(calls.Exception{Law: RecordDecodes, Detail: err.Error()})
-			clear(v.lengths)
-			v.lengthsIncomplete = true
+			v.unreadable++
 			continue
 		}
-		if err != nil {
-			return nil, err
+		if v.Events++; v.Events%1024 == 0 {
+			p.Show("records", render.Records, int64(v.Events), stores.Sequence(e.Position), stores.Sequence(end))
+			if err := memory.Err(); err != nil {
+				return err
+			}
 		}
-		p.Show("records", render.Records, int64(v.Events), stores.Sequence(e.Position), stores.Sequence(end))
-		v.Events++
 		v.checkPlace(e)
-		envelope, err := events.Decode(e)
 		if err != nil {
+			v.damaged = true
 			v.except(calls.Exception{Law: RecordDecodes, Detail: err.Error(), Stream: e.Stream, Revision: e.Revision, Position: e.Position, Event: e.ID})
 			continue
 		}
-		switch e := envelope.Event.(type) {
+		switch kind := e.Event.(type) {
 		case events.Unknown:
-			v.UnknownKinds[fmt.Sprintf("%s v%d", e.Name, e.Version)]++
+			v.UnknownKinds[fmt.Sprintf("%s v%d", kind.Name, kind.Version)]++
 		case events.ReplyRefused:
 			v.Refused++
 		}
-		state = projection.Apply(state, envelope)
+		checker.Apply(e)
 	}
-	return state, nil
+	return memory.Err()
 }
 
 // except adds the exception e to v. If e names no session, it sets the session to that
@@ -158,19 +215,29 @@ func (v *Report) except(e calls.Exception) {
 // checkPlace checks the revision and the position of a record. After an unreadable
 // record, the first record of a stream may have any revision, because the unreadable
 // record may belong to that stream.
-func (v *Report) checkPlace(e events.Entry) {
+func (v *Report) checkPlace(e events.Envelope) {
 	except := func(format string, args ...any) {
 		v.except(calls.Exception{
 			Law: StreamInOrder, Detail: fmt.Sprintf(format, args...), Stream: e.Stream, Revision: e.Revision, Position: e.Position, Event: e.ID,
 		})
 	}
-	length, known := v.lengths[e.Stream]
+	v.lengths.Trim()
+	held := v.lengths.Get(e.Stream)
+	known := held != nil && held.Unreadable == v.unreadable
+	if held == nil {
+		held = &streamLength{Name: len(e.Stream)}
+	}
+	length := events.Revision(0)
+	if known {
+		length = held.Revision
+	}
+	complete := v.unreadable == 0
 	switch t := v.deletions[e.Stream]; {
 	// A gap after a deletion is an exception to the law RecordsKept, not to StreamInOrder.
 	case t != nil:
-		t.add(e, length, known || !v.lengthsIncomplete)
+		t.add(e, length, known || complete)
 	// In order, or the first record of the stream after unreadable records.
-	case e.Revision == length+1 || !known && v.lengthsIncomplete:
+	case e.Revision == length+1 || !known && !complete:
 	case e.Revision > length+1:
 		except("%s missing before it", formatRange(length+1, e.Revision-1))
 	default:
@@ -179,54 +246,71 @@ func (v *Report) checkPlace(e events.Entry) {
 	if e.Position.Compare(v.lastPosition) <= 0 {
 		except("it stands behind position %s", v.lastPosition)
 	}
-	v.lengths[e.Stream], v.lastPosition = e.Revision, e.Position
+	held.Revision, held.Unreadable, v.lastPosition = e.Revision, v.unreadable, e.Position
+	v.lengths.Put(e.Stream, held)
 }
 
-// count sets the counts of calls in v and adds the exceptions, both from the state of
-// the projection of calls.
-func (v *Report) count(state *calls.State) {
-	v.Sessions = len(state.Sessions())
-	for _, c := range state.Calls() {
-		v.Calls++
-		if c.State == calls.Settled {
-			v.Settled++
-		}
-	}
-	v.Open = v.Calls - v.Settled
-	for _, e := range state.Unfinished() {
-		session, _ := state.Session(e.Session)
-		switch {
-		case e.Law == calls.WaitsForDecision:
-			v.Waiting++
-		case session.Imported():
-			v.Imported++
-		}
-	}
-	for _, c := range state.Orphans() {
-		if c.Imported {
-			v.Orphans++
-		}
-	}
-	for _, e := range state.Exceptions() {
+// count sets the counts of calls in v and adds the exceptions, both from the checker.
+func (v *Report) count(checker *calls.Checker) {
+	n := checker.Counts()
+	v.Sessions, v.Calls, v.Open, v.Settled = n.Sessions, n.Calls, n.Open, n.Calls-n.Open
+	v.Waiting, v.Imported, v.Orphans = n.Waiting, n.OpenImported, n.OrphansImported
+	for _, e := range checker.Exceptions() {
 		v.Exceptions = append(v.Exceptions, newExceptionRow(e))
 	}
 }
 
-// checkOutputs checks every output in named, which are the outputs that settlements
-// name. It counts the stored outputs that no settlement names.
-func (v *Report) checkOutputs(ctx context.Context, s *stores.Store, named []calls.Retention, p *render.ProgressBar) error {
-	known := map[domain.Ref]bool{}
-	for i, r := range named {
-		known[r.Ref] = true
-		p.Show("outputs", func(n int64) string { return render.Count(int(n), "output") }, int64(i), uint64(i), uint64(len(named)))
-		if r.Pruned {
+// checkIndex compares the index with the log. An index that the next command rebuilds is not
+// compared.
+func (v *Report) checkIndex(ctx context.Context, s *stores.Store, x *index.Index, p *render.ProgressBar) error {
+	if v.damaged {
+		v.Index = indexUnread
+		return nil
+	}
+	at, err := x.Status(ctx, s.Ledger)
+	if err != nil {
+		return err
+	}
+	switch at.State {
+	case index.Absent:
+		v.Index = indexAbsent
+		return nil
+	case index.Unfit:
+		v.Index = indexUnfit
+		return nil
+	}
+	found, err := index.Compare(ctx, s.Ledger, x, func(at index.Progress) {
+		p.Show("index", render.Records, at.Events, stores.Sequence(at.Position), stores.Sequence(at.Head))
+	})
+	if err != nil {
+		return err
+	}
+	v.Index = indexEqual
+	if found != nil {
+		v.Index = indexDifferent
+		v.except(calls.Exception{Law: IndexAgrees, Detail: found.String()})
+	}
+	return nil
+}
+
+// checkOutputs checks every output that a settlement names, and adds the exceptions in the
+// order of the log. It counts the stored outputs that no settlement names.
+func (v *Report) checkOutputs(ctx context.Context, s *stores.Store, checker *calls.Checker, p *render.ProgressBar) error {
+	total, passed := checker.Counts().Outputs, 0
+	first := len(v.Exceptions)
+	for r := range checker.Outputs() {
+		p.Show("outputs", func(n int64) string { return render.Count(int(n), "output") }, int64(passed), uint64(passed), uint64(total))
+		if passed++; r.Pruned {
 			continue
 		}
 		v.Outputs++
-		if err := v.checkOutput(ctx, s.Outputs, r); err != nil {
+		if err := v.checkOutput(ctx, s.Outputs, *r); err != nil {
 			return err
 		}
 	}
+	slices.SortStableFunc(v.Exceptions[first:], func(a, b ExceptionRow) int {
+		return cmp.Or(a.Position.Compare(*b.Position), strings.Compare(a.Detail, b.Detail))
+	})
 	for r, err := range s.Outputs.All(ctx) {
 		if errors.Is(err, outputs.ErrDamaged) {
 			v.except(calls.Exception{Law: OutputResolves, Detail: err.Error()})
@@ -235,7 +319,7 @@ func (v *Report) checkOutputs(ctx context.Context, s *stores.Store, named []call
 		if err != nil {
 			return err
 		}
-		if !known[r.Ref] {
+		if !checker.Names(r.Ref) {
 			v.Unreferenced++
 		}
 	}

@@ -10,11 +10,11 @@ import (
 // increase. No store of this module has either.
 func TestVerifyFindsAGap(t *testing.T) {
 	t.Parallel()
-	v := &Report{lengths: map[events.Stream]events.Revision{}}
+	v := newReport(nil)
 	for position, revision := range []events.Revision{1, 2, 4, 5} {
-		v.checkPlace(events.Entry{Stream: "process-x", Revision: revision, Position: events.NewPosition(uint64(position+1), uint64(position+1))})
+		v.checkPlace(events.Envelope{Stream: "process-x", Revision: revision, Position: events.NewPosition(uint64(position+1), uint64(position+1))})
 	}
-	v.checkPlace(events.Entry{Stream: "process-y", Revision: 1, Position: events.NewPosition(4, 4)})
+	v.checkPlace(events.Envelope{Stream: "process-y", Revision: 1, Position: events.NewPosition(4, 4)})
 	if len(v.Exceptions) != 2 || *v.Exceptions[0].Revision != 4 || *v.Exceptions[1].Stream != "process-y" {
 		t.Errorf("exceptions %v, want the gap and the position that does not increase", v.Exceptions)
 	}
