@@ -27,6 +27,7 @@ const benchSize = 200_000
 // A bench is a ledger of a long history in memory, with the payloads of its events
 // and their total size.
 type bench struct {
+	store    *embedded.Store
 	ledger   *events.Ledger
 	payloads []payload
 	bytes    int
@@ -55,7 +56,7 @@ func newBench(b *testing.B) *bench {
 			b.Error(err)
 		}
 	})
-	w := &writer{b: b, bench: &bench{ledger: events.NewLedger(store, domain.NewMint(time.Now, domainEntropy{}), time.Now)}}
+	w := &writer{b: b, bench: &bench{store: store, ledger: events.NewLedger(store, domain.NewMint(time.Now, domainEntropy{}), time.Now)}}
 	w.tools()
 	for session := 0; len(w.payloads) < size; session++ {
 		w.session(session)
