@@ -91,6 +91,21 @@ func Current[S any](ctx context.Context, p Projection[S], l *events.Ledger, c Ch
 	return answer, nil
 }
 
+// Saved returns the state of a projection at the end of the log, as [Current] does, and saves
+// a checkpoint if the state or its position is new, whatever the policy. It is for states so
+// small that saving one costs less than folding a few events again.
+func Saved[S any](ctx context.Context, p Projection[S], l *events.Ledger, c Checkpoints) (answer S, err error) {
+	view := NewView(p, l, c)
+	if err := view.Refresh(ctx); err != nil && !errors.Is(err, ErrCheckpoint) {
+		return answer, err
+	}
+	view.folding.Lock()
+	defer view.folding.Unlock()
+	_ = view.save(ctx) // a failed save costs the next start the same events
+	view.Read(func(current S) { answer = current })
+	return answer, nil
+}
+
 // Run folds all events of the log and then follows the log until ctx ends or an error
 // occurs. It returns the cause of ctx or the error. If another goroutine folds this
 // view, Run returns an ErrRunning at once. It starts at the position of the view; for

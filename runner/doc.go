@@ -30,7 +30,7 @@
 //   - A request that fails is recorded with each attempt. A reply that breaks off is
 //     recorded as refused with the parts that arrived, and no call of it runs.
 //   - A turn names the system prompt, the parameters and the schemas of its request by
-//     their digests, and its session has each text once.
+//     their digests. Its session has each text once, unless there are more than a thousand.
 //   - A request that would not fit into the context of the model leaves out the beginning of
 //     the session, of which it has a summary, and the turn names the event that says so. A
 //     request that the provider refuses as too large is followed by a smaller one, or by

@@ -11,21 +11,38 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections"
-	"github.com/settlement-ledger/ledger/projections/calls"
-	"github.com/settlement-ledger/ledger/projections/catalog"
+	"github.com/settlement-ledger/ledger/projections/openwork"
 )
 
 // A ProcessList holds the processes that started and are not on record as ended, in
-// the order of their start, each with its latest lease. It is the state of the
-// projection [Processes], so it has a JSON form.
+// the order of their start, each with its latest lease, and their layers. It is the state of
+// the projection [Processes], so it has a JSON form.
 type ProcessList struct {
 	Processes []events.ProcessStarted `json:"processes"`
+	// Layers are the layers of these processes, in order of opening: the open ones, and of
+	// each process the last 1,024 closed ones, because a call may be open that was offered
+	// in a layer closed since.
+	Layers []ProcessLayer `json:"layers,omitempty"`
 }
+
+// A ProcessLayer is a layer of a process.
+type ProcessLayer struct {
+	Layer   domain.LayerID   `json:"layer"`
+	Process domain.ProcessID `json:"process"`
+	Closed  bool             `json:"closed,omitempty"`
+}
+
+// maxClosedLayers is the number of closed layers of a process in a ProcessList.
+const maxClosedLayers = 1024
 
 // Processes returns the projection of a [ProcessList].
 func Processes() projections.Projection[*ProcessList] {
 	return projections.Projection[*ProcessList]{
-		Name: "processes", Version: 2,
+		Name: "processes", Version: 3,
+		Reads: events.Filter{Kinds: []string{
+			events.ProcessStarted{}.Kind(), events.LeaseRenewed{}.Kind(), events.ProcessStopped{}.Kind(),
+			events.LayerOpened{}.Kind(), events.LayerClosed{}.Kind(),
+		}},
 		Init: func() *ProcessList { return &ProcessList{} },
 		Apply: func(s *ProcessList, v events.Envelope) *ProcessList {
 			switch e := v.Event.(type) {
@@ -35,9 +52,43 @@ func Processes() projections.Projection[*ProcessList] {
 				s.renew(e)
 			case events.ProcessStopped:
 				s.end(e.Process)
+			case events.LayerOpened:
+				s.openLayer(e)
+			case events.LayerClosed:
+				s.closeLayer(e.Layer)
 			}
 			return s
 		},
+	}
+}
+
+// openLayer adds a layer of a process in the list. It ignores a repeated opening.
+func (s *ProcessList) openLayer(e events.LayerOpened) {
+	started := slices.ContainsFunc(s.Processes, func(p events.ProcessStarted) bool { return p.Process == e.Process })
+	if started && !slices.ContainsFunc(s.Layers, func(l ProcessLayer) bool { return l.Layer == e.Layer }) {
+		s.Layers = append(s.Layers, ProcessLayer{Layer: e.Layer, Process: e.Process})
+	}
+}
+
+// closeLayer marks a layer as closed, and removes the first closed layer of its process if
+// there are too many.
+func (s *ProcessList) closeLayer(id domain.LayerID) {
+	i := slices.IndexFunc(s.Layers, func(l ProcessLayer) bool { return l.Layer == id })
+	if i < 0 {
+		return
+	}
+	s.Layers[i].Closed = true
+	closed, first := 0, -1
+	for j, l := range s.Layers {
+		if !l.Closed || l.Process != s.Layers[i].Process {
+			continue
+		}
+		if closed++; first < 0 {
+			first = j
+		}
+	}
+	if closed > maxClosedLayers {
+		s.Layers = slices.Delete(s.Layers, first, first+1)
 	}
 }
 
@@ -51,8 +102,10 @@ func (s *ProcessList) renew(e events.LeaseRenewed) {
 	}
 }
 
-// end removes a process that stopped. It has no effect for an unknown process.
+// end removes a process that stopped, and its layers. It has no effect for an unknown
+// process.
 func (s *ProcessList) end(process domain.ProcessID) {
+	s.Layers = slices.DeleteFunc(s.Layers, func(l ProcessLayer) bool { return l.Process == process })
 	for i, p := range s.Processes {
 		if p.Process == process {
 			s.Processes = append(s.Processes[:i], s.Processes[i+1:]...)
@@ -93,16 +146,16 @@ func (s *ProcessList) Judge(self domain.ProcessID, now time.Time, alone bool) (j
 }
 
 // An Orphans describes the work that dead processes left open, for [Runner.RecoverAll].
-// The caller folds Catalog and Calls from the whole log.
+// The caller folds Open and then Started from the whole log, so that the process of an open
+// call is on record in Started.
 type Orphans struct {
 	// Processes are the dead processes.
 	Processes []domain.ProcessID
 	// Others are processes that may be alive. RecoverAll leaves their sessions unchanged.
 	Others []domain.ProcessID
-	// Catalog has the layers of all processes. Calls has the open calls of all
-	// sessions.
-	Catalog *catalog.State
-	Calls   *calls.State
+	// Started has the layers of all processes. Open has the sessions with open work.
+	Started *ProcessList
+	Open    *openwork.State
 }
 
 // A RecoveryReport lists the processes, layers and sessions whose open work a recovery
@@ -149,25 +202,22 @@ func (r *Runner) RecoverAll(ctx context.Context, w Orphans) (RecoveryReport, err
 	for _, p := range w.Processes {
 		dead[p] = true
 	}
-	for _, l := range w.Catalog.Layers() {
-		if !l.Closed.IsZero() || !dead[l.Process] {
+	for _, l := range w.Started.Layers {
+		if l.Closed || !dead[l.Process] {
 			continue
 		}
-		if err := r.closeLayer(ctx, l.ID); err != nil {
-			return done, fmt.Errorf("recover: close layer %s: %w", l.ID, err)
+		if err := r.closeLayer(ctx, l.Layer); err != nil {
+			return done, fmt.Errorf("recover: close layer %s: %w", l.Layer, err)
 		}
-		done.Layers = append(done.Layers, l.ID)
+		done.Layers = append(done.Layers, l.Layer)
 	}
-	waiting := sessionsWaiting(w.Calls)
-	for _, s := range w.Calls.Sessions() {
-		if s.Origin.Kind != events.RunHere || s.Open == 0 && !waiting[s.ID] {
-			continue
-		}
+	for _, s := range w.Open.Sessions() {
 		elsewhere, err := r.runsElsewhere(ctx, w, s.ID)
 		if err == nil && !elsewhere {
 			err = r.Recover(ctx, s.ID)
 		}
 		switch {
+		case errors.Is(err, ErrImported):
 		case isSessionError(err):
 			done.Left = append(done.Left, Unrecovered{s.ID, err})
 		case err != nil:
@@ -202,8 +252,9 @@ func isSessionError(err error) bool {
 // there is none.
 func (w Orphans) Elsewhere(layers []domain.LayerID) domain.ProcessID {
 	for _, id := range layers {
-		if l, ok := w.Catalog.Brief(id); ok && slices.Contains(w.Others, l.Process) {
-			return l.Process
+		i := slices.IndexFunc(w.Started.Layers, func(l ProcessLayer) bool { return l.Layer == id })
+		if i >= 0 && slices.Contains(w.Others, w.Started.Layers[i].Process) {
+			return w.Started.Layers[i].Process
 		}
 	}
 	return domain.ProcessID{}
@@ -227,34 +278,54 @@ func (r *Runner) runsElsewhere(ctx context.Context, w Orphans, session domain.Se
 	return !w.Elsewhere(layers).IsZero(), nil
 }
 
-// sessionsWaiting returns the sessions with an open permission request.
-func sessionsWaiting(s *calls.State) map[domain.SessionID]bool {
-	waiting := map[domain.SessionID]bool{}
-	for _, e := range s.Unfinished() {
-		if e.Law == calls.WaitsForDecision {
-			waiting[e.Session] = true
-		}
-	}
-	return waiting
-}
-
 // closeLayer records the closing of a layer of a dead process, which ends its
 // registrations.
 func (r *Runner) closeLayer(ctx context.Context, layer domain.LayerID) error {
 	return r.append(ctx, events.LayerStream(layer), events.LayerClosed{Layer: layer, Reason: events.ProcessLost})
 }
 
-// append reads the length of stream s and appends the event e at that length. It
+// append finds the length of stream s and appends the event e at that length. It
 // returns an *events.Conflict if another process, such as a second recovery, appends in
 // between.
 func (r *Runner) append(ctx context.Context, s events.Stream, e events.Event) error {
-	var length events.Revision
-	for v, err := range r.config.Ledger.Read(ctx, s, 0) {
-		if err != nil {
-			return err
-		}
-		length = v.Revision
+	length, err := r.length(ctx, s)
+	if err != nil {
+		return err
 	}
-	_, err := r.config.Ledger.Append(ctx, s, length, r.config.Ledger.Draft(e, domain.EventID{}))
+	_, err = r.config.Ledger.Append(ctx, s, length, r.config.Ledger.Draft(e, domain.EventID{}))
 	return err
+}
+
+// length returns the length of a stream. It looks up single events: their number grows with
+// the logarithm of the length.
+func (r *Runner) length(ctx context.Context, s events.Stream) (events.Revision, error) {
+	longer := func(than events.Revision) (bool, error) {
+		for _, err := range r.config.Ledger.Read(ctx, s, than) {
+			return err == nil, err
+		}
+		return false, nil
+	}
+	low, high := events.Revision(0), events.Revision(1)
+	for {
+		if is, err := longer(high - 1); err != nil {
+			return 0, err
+		} else if !is {
+			break
+		}
+		low, high = high, 2*high
+	}
+	// The stream has low events at least, and fewer than high.
+	for low+1 < high {
+		middle := low + (high-low)/2
+		is, err := longer(middle - 1)
+		if err != nil {
+			return 0, err
+		}
+		if is {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return low, nil
 }

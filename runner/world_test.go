@@ -16,8 +16,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstest"
 	"github.com/settlement-ledger/ledger/projections"
 	"github.com/settlement-ledger/ledger/projections/calls"
-	"github.com/settlement-ledger/ledger/projections/catalog"
 	"github.com/settlement-ledger/ledger/projections/conversation"
+	"github.com/settlement-ledger/ledger/projections/openwork"
 	"github.com/settlement-ledger/ledger/registry"
 	"github.com/settlement-ledger/ledger/runner"
 )
@@ -145,15 +145,15 @@ func (p *program) kinds(session domain.SessionID) string {
 
 // foldOrphans folds the work that every process but self left open.
 func foldOrphans(ctx context.Context, l *events.Ledger, self domain.ProcessID) (runner.Orphans, error) {
-	lives, places, asked := runner.Processes(), catalog.Projection(), calls.Projection()
-	l0, p0, c0 := lives.Init(), places.Init(), asked.Init()
+	lives, open := runner.Processes(), openwork.Projection()
+	l0, o0 := lives.Init(), open.Init()
 	for v, err := range l.ReadAll(ctx, events.Position{}) {
 		if err != nil {
 			return runner.Orphans{}, err
 		}
-		l0, p0, c0 = lives.Apply(l0, v), places.Apply(p0, v), asked.Apply(c0, v)
+		l0, o0 = lives.Apply(l0, v), open.Apply(o0, v)
 	}
-	w := runner.Orphans{Catalog: p0, Calls: c0}
+	w := runner.Orphans{Started: l0, Open: o0}
 	for _, p := range l0.Processes {
 		if p.Process != self {
 			w.Processes = append(w.Processes, p.Process)

@@ -53,6 +53,7 @@ var importRules = map[string]importRule{
 	"projections/conversation":     {[]string{"domain", "events", "projections"}, nil},
 	"projections/index":            {[]string{"domain", "events", "projections", "projections/calls", "projections/catalog", "projections/staleness"}, []string{"modernc.org/sqlite"}},
 	"projections/projectionstest":  {[]string{"domain", "domain/lawtest", "events", "projections"}, nil},
+	"projections/openwork":         {[]string{"domain", "events", "projections"}, nil},
 	"projections/staleness":        {[]string{"domain", "events", "projections", "projections/catalog"}, nil},
 	"registry":                     {[]string{"domain", "events", "projections", "projections/catalog", "projections/staleness"}, nil},
 	"registry/registrytest":        {[]string{"domain", "domain/lawtest", "events", "events/eventstest", "projections", "projections/calls", "registry"}, nil},
@@ -71,7 +72,7 @@ var importRules = map[string]importRule{
 	"builtins/skills":              {[]string{"domain", "builtins/frontmatter", "builtins/permission"}, nil},
 	"builtins/web":                 {[]string{"domain", "builtins/permission"}, []string{"github.com/JohannesKaufmann/html-to-markdown/v2", "golang.org/x/net"}},
 	"builtins/workspace":           {nil, []string{"golang.org/x/sys"}},
-	"runner":                       {[]string{"domain", "events", "projections", "projections/calls", "projections/catalog", "projections/conversation", "registry"}, []string{"golang.org/x/sync"}},
+	"runner":                       {[]string{"domain", "events", "projections", "projections/conversation", "projections/openwork", "registry"}, []string{"golang.org/x/sync"}},
 	"runner/plugins":               {[]string{"domain", "registry", "builtins/permission", "builtins/process"}, nil},
 	"runner/agents":                {[]string{"domain", "builtins/frontmatter", "builtins/permission"}, nil},
 	"runner/secrets":               {nil, nil},
@@ -83,7 +84,7 @@ var importRules = map[string]importRule{
 	"runner/plugins/mcp/transport":   {[]string{"builtins/process"}, []string{"github.com/modelcontextprotocol/go-sdk"}},
 	"runner/plugins/toolfiles":       {[]string{"domain", "builtins", "builtins/permission", "builtins/process", "runner/plugins"}, []string{"github.com/go-json-experiment/json"}},
 	"runner/engine": {[]string{
-		"domain", "events", "events/embedded", "events/embedded/storedir", "projections", "projections/calls", "projections/catalog", "projections/conversation",
+		"domain", "events", "events/embedded", "events/embedded/storedir", "projections", "projections/conversation", "projections/openwork",
 		"registry", "registry/outputs", "builtins/permission", "builtins/sessiontools", "runner", "runner/plugins",
 	}, nil},
 	"runner/engine/shared": {[]string{

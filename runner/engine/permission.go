@@ -38,7 +38,8 @@ type SavedApprovals struct {
 func Approvals() projections.Projection[*SavedApprovals] {
 	return projections.Projection[*SavedApprovals]{
 		Name: "approvals", Version: 2,
-		Init: func() *SavedApprovals { return &SavedApprovals{} },
+		Reads: events.Filter{Kinds: []string{events.ApprovalSaved{}.Kind(), events.ApprovalRevoked{}.Kind()}},
+		Init:  func() *SavedApprovals { return &SavedApprovals{} },
 		Apply: func(s *SavedApprovals, v events.Envelope) *SavedApprovals {
 			switch e := v.Event.(type) {
 			case events.ApprovalSaved:

@@ -13,8 +13,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections"
-	"github.com/settlement-ledger/ledger/projections/calls"
-	"github.com/settlement-ledger/ledger/projections/catalog"
+	"github.com/settlement-ledger/ledger/projections/openwork"
 	"github.com/settlement-ledger/ledger/registry"
 	"github.com/settlement-ledger/ledger/runner"
 	"github.com/settlement-ledger/ledger/runner/plugins"
@@ -69,6 +68,8 @@ type Process struct {
 	lease     *runner.Lease  // nil: the store is held alone
 	layers    *registry.Layers
 	recovered RecoveryResult
+	// stopKeeping ends keepCheckpoints. Nil: it does not run.
+	stopKeeping func()
 	// opening is held while the application layer is opened. It is acquired before mu.
 	opening sync.Mutex
 	// application is the application layer. Nil: there are no plugins for it. The lock
@@ -138,8 +139,40 @@ func Start(ctx context.Context, config ProcessConfig) (*Process, error) {
 		if p.recovered, err = p.recover(ctx, p.sweep); err != nil {
 			return nil, errors.Join(err, p.Close(ctx))
 		}
+		if config.Checkpoints != nil {
+			p.keepCheckpoints(ctx)
+		}
 	}
 	return p, nil
+}
+
+// checkpointInterval is the time after which a process saves the states that the recovery of
+// its successor needs.
+const checkpointInterval = 10 * time.Second
+
+// keepCheckpoints saves a checkpoint of the open work, the processes and the approvals in
+// every checkpointInterval, until Close. The successor of a killed process then reads the
+// events of the last interval, however long this process ran.
+func (p *Process) keepCheckpoints(ctx context.Context) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var keeping sync.WaitGroup
+	p.stopKeeping = func() { cancel(); keeping.Wait() }
+	keeping.Go(func() {
+		tick := time.NewTicker(checkpointInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			l, c := p.config.Ledger, p.config.Checkpoints
+			// An error costs the successor the events of another interval.
+			_, _ = projections.Saved(ctx, openwork.Projection(), l, c)
+			_, _ = projections.Saved(ctx, runner.Processes(), l, c)
+			_, _ = projections.Saved(ctx, Approvals(), l, c)
+		}
+	})
 }
 
 // sharesStore reports whether other processes may have the store open.
@@ -186,6 +219,9 @@ func (p *Process) Close(ctx context.Context) error {
 	if p.lease != nil {
 		p.lease.Close()
 	}
+	if p.stopKeeping != nil {
+		p.stopKeeping()
+	}
 	errs = append(errs, p.record(ctx, events.ProcessStopped{Process: p.id, Reason: events.ProcessEnded}))
 	return errors.Join(errs...)
 }
@@ -206,24 +242,22 @@ func (p *Process) waitForTools(ctx context.Context) error {
 // Recover.
 func (p *Process) Recover(ctx context.Context) (RecoveryResult, error) { return p.recover(ctx, nil) }
 
-// recover folds the catalog, the calls and the processes from the log. It finds the
+// recover folds the open work and the processes from the log. It finds the
 // dead processes by their leases and settles their work. If sweep is not nil, recover
 // then calls sweep, unless another process is alive or a session could not be
 // recovered. The caller passes sweep only if this process has stored no outputs yet.
 func (p *Process) recover(ctx context.Context, sweep func(context.Context) error) (done RecoveryResult, err error) {
 	l, checkpoints := p.config.Ledger, p.config.Checkpoints
 	var w runner.Orphans
-	if w.Catalog, err = projections.Current(ctx, catalog.Projection(), l, checkpoints); err != nil {
-		return done, fmt.Errorf("recover: %w", err)
-	}
-	if w.Calls, err = projections.Current(ctx, calls.Projection(), l, checkpoints); err != nil {
+	if w.Open, err = projections.Saved(ctx, openwork.Projection(), l, checkpoints); err != nil {
 		return done, fmt.Errorf("recover: %w", err)
 	}
 	// Folded last: a process whose call is among those above is on record here.
-	started, err := projections.Current(ctx, runner.Processes(), l, checkpoints)
+	started, err := projections.Saved(ctx, runner.Processes(), l, checkpoints)
 	if err != nil {
 		return done, fmt.Errorf("recover: %w", err)
 	}
+	w.Started = started
 	judged := started.Judge(p.id, l.Now(), !p.sharesStore())
 	if p.config.AdjustLiveness != nil {
 		if err := p.config.AdjustLiveness(&judged); err != nil {
@@ -292,12 +326,8 @@ func (p *Process) otherOwner(ctx context.Context, layers []domain.LayerID) (doma
 	if err != nil {
 		return domain.ProcessID{}, err
 	}
-	places, err := projections.Current(ctx, catalog.Projection(), p.config.Ledger, p.config.Checkpoints)
-	if err != nil {
-		return domain.ProcessID{}, err
-	}
 	judged := started.Judge(p.id, p.config.Ledger.Now(), false)
-	return runner.Orphans{Catalog: places, Others: processIDs(slices.Concat(judged.Living, judged.Unknown))}.Elsewhere(layers), nil
+	return runner.Orphans{Started: started, Others: processIDs(slices.Concat(judged.Living, judged.Unknown))}.Elsewhere(layers), nil
 }
 
 // processIDs returns the IDs of processes.

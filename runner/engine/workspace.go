@@ -119,7 +119,7 @@ func (p *Process) open(ctx context.Context, config WorkspaceConfig) (*Workspace,
 	}
 	w := &Workspace{Process: p, config: config}
 	w.mu.sessions = map[domain.SessionID]*boundSession{}
-	saved, err := projections.Current(ctx, Approvals(), p.config.Ledger, p.config.Checkpoints)
+	saved, err := projections.Saved(ctx, Approvals(), p.config.Ledger, p.config.Checkpoints)
 	if err != nil {
 		return nil, err
 	}
