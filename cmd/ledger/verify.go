@@ -1,9 +1,9 @@
 package main
 
 import (
+	"github.com/settlement-ledger/ledger/cmd/ledger/indexing"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/cmd/ledger/verify"
-	"github.com/settlement-ledger/ledger/projections/index"
 	"github.com/spf13/cobra"
 )
 
@@ -29,13 +29,13 @@ an imported session. Events of unknown kinds are counted and are no exceptions.`
 		Example: "  ledger verify\n  ledger verify --outputs=false --no-index\n  ledger verify -o json | jq '.exceptions | group_by(.law)'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			at, err := a.Where()
-			if err != nil {
-				return err
-			}
 			if !noIndex {
-				if dir, err := a.IndexFolder(at); err == nil { // otherwise there is no place for an index
-					opts.Index = index.New(dir)
+				at, err := a.Where()
+				if err != nil {
+					return err
+				}
+				if opts.Indexes, err = indexing.Indexes(a.Opener, at); err != nil {
+					return err
 				}
 			}
 			return a.Read(cmd.Context(), func(s *stores.Store) error { return verify.Run(cmd.Context(), a.Printer, s, opts) })

@@ -23,7 +23,7 @@ func openIndex(ctx context.Context, o *stores.Opener, use func(*stores.Store, *i
 	if err != nil {
 		return err
 	}
-	all, err := indexes(o, at)
+	all, err := Indexes(o, at)
 	if err == nil && len(all) == 0 {
 		err = fault.Usage("no folder for the index: the folder of the store cannot be written, and HOME and XDG_CACHE_HOME are not set")
 	}
@@ -38,8 +38,9 @@ func openIndex(ctx context.Context, o *stores.Opener, use func(*stores.Store, *i
 	return errors.Join(err, s.Close())
 }
 
-// indexes returns the indexes that a store may have, the best one first.
-func indexes(o *stores.Opener, at stores.Address) ([]*index.Index, error) {
+// Indexes returns the indexes that a store may have, the best one first. They need not
+// exist.
+func Indexes(o *stores.Opener, at stores.Address) ([]*index.Index, error) {
 	folders, err := o.IndexFolders(at)
 	all := make([]*index.Index, len(folders))
 	for i, dir := range folders {
@@ -85,7 +86,7 @@ func (a *Answerer) Answer(ctx context.Context, s *stores.Store, use func(*index.
 	if err != nil {
 		return err
 	}
-	all, err := indexes(a.Opener, at)
+	all, err := Indexes(a.Opener, at)
 	if err != nil {
 		return err
 	}

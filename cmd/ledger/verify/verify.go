@@ -23,8 +23,8 @@ import (
 
 // Options selects the optional checks of Run.
 type Options struct {
-	Digests bool         // read every kept output and compare its digest
-	Index   *index.Index // the index to compare with the log; nil: none is compared
+	Digests bool           // read every kept output and compare its digest
+	Indexes []*index.Index // the first one that exists is compared with the log; nil: none is
 }
 
 // The laws that Run checks in addition to those of projections/calls.
@@ -148,8 +148,8 @@ func Run(ctx context.Context, p *render.Printer, s *stores.Store, opts Options) 
 	if err := memory.Err(); err != nil {
 		return err
 	}
-	if opts.Index != nil {
-		if err := v.checkIndex(ctx, s, opts.Index, progress); err != nil {
+	if len(opts.Indexes) > 0 {
+		if err := v.checkIndex(ctx, s, opts.Indexes, progress); err != nil {
 			return err
 		}
 	}
@@ -260,25 +260,31 @@ func (v *Report) count(checker *calls.Checker) {
 	}
 }
 
-// checkIndex compares the index with the log. An index that the next command rebuilds is not
-// compared.
-func (v *Report) checkIndex(ctx context.Context, s *stores.Store, x *index.Index, p *render.ProgressBar) error {
+// checkIndex compares the first index that exists with the log. An index that the next
+// command rebuilds is not compared.
+func (v *Report) checkIndex(ctx context.Context, s *stores.Store, all []*index.Index, p *render.ProgressBar) error {
 	if v.damaged {
 		v.Index = indexUnread
 		return nil
 	}
-	at, err := x.Status(ctx, s.Ledger)
-	if err != nil {
-		return err
+	for _, x := range all {
+		at, err := x.Status(ctx, s.Ledger)
+		switch {
+		case err != nil:
+			return err
+		case at.State == index.Unfit:
+			v.Index = indexUnfit
+			return nil
+		case at.State != index.Absent:
+			return v.compareIndex(ctx, s, x, p)
+		}
 	}
-	switch at.State {
-	case index.Absent:
-		v.Index = indexAbsent
-		return nil
-	case index.Unfit:
-		v.Index = indexUnfit
-		return nil
-	}
+	v.Index = indexAbsent
+	return nil
+}
+
+// compareIndex compares an index with the log.
+func (v *Report) compareIndex(ctx context.Context, s *stores.Store, x *index.Index, p *render.ProgressBar) error {
 	found, err := index.Compare(ctx, s.Ledger, x, func(at index.Progress) {
 		p.Show("index", render.Records, at.Events, stores.Sequence(at.Position), stores.Sequence(at.Head))
 	})
