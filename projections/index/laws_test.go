@@ -207,7 +207,7 @@ func TestAChangedByteIsReportedOrHarmless(t *testing.T) {
 	noError(t, err)
 	want := dump(t, x)
 	reported := 0
-	for range rounds(length(25), 1500) {
+	for range rounds(length(70), 1500) {
 		changed := slices.Clone(intact)
 		i := random.IntN(len(changed))
 		changed[i] ^= byte(1 + random.IntN(255))
