@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -41,7 +42,7 @@ const (
 	indexSkipped   = "skipped"    // it was not to be compared
 	indexAbsent    = "absent"     // there is none
 	indexUnfit     = "unfit"      // the next command that reads it rebuilds it
-	indexUnread    = "unreadable" // the log has damaged records, so that it gives no index
+	indexUnread    = "unreadable" // this user may not read it, or records of the log are damaged or deleted
 	indexEqual     = "equal"
 	indexDifferent = "different" // an exception says where
 )
@@ -101,7 +102,7 @@ type Report struct {
 }
 
 // heldCalls is the number of calls that a check holds in memory, some 300 bytes each.
-const heldCalls = 120_000
+const heldCalls = 50_000
 
 // A streamLength is the last revision of a stream.
 type streamLength struct {
@@ -261,10 +262,20 @@ func (v *Report) count(checker *calls.Checker) {
 }
 
 // checkIndex compares the first index that exists with the log. An index that the next
-// command rebuilds is not compared.
+// command rebuilds is not compared, nor is one of a log that has lost records.
 func (v *Report) checkIndex(ctx context.Context, s *stores.Store, all []*index.Index, p *render.ProgressBar) error {
-	if v.damaged {
+	err := v.compareFirst(ctx, s, all, p)
+	if v.damaged || errors.Is(err, events.ErrDamaged) || errors.Is(err, fs.ErrPermission) {
 		v.Index = indexUnread
+		return nil
+	}
+	return err
+}
+
+// compareFirst does the work of checkIndex. It returns an events.ErrDamaged if the log has lost
+// records, and an fs.ErrPermission if this user may not read the index.
+func (v *Report) compareFirst(ctx context.Context, s *stores.Store, all []*index.Index, p *render.ProgressBar) error {
+	if v.damaged {
 		return nil
 	}
 	for _, x := range all {
