@@ -25,7 +25,7 @@ func (s *languageServer) Handle(_ context.Context, conn *jsonrpc2.Conn, req *jso
 		reply.Error = &jsonrpc2.Error{Code: jsonrpc2.CodeInternalError, Message: err.Error()}
 	}
 	if err := conn.SendResponse(context.Background(), reply); err != nil {
-		s.fail("does not read its input: " + rootCause(err).Error())
+		s.failWrite(err)
 	}
 }
 

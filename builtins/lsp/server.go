@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/sourcegraph/jsonrpc2"
@@ -265,10 +266,22 @@ func (s *languageServer) notify(method string, params any) error {
 // the pipe. It returns the failure of the server.
 func (s *languageServer) writeFault(err error) error {
 	if !errors.Is(err, jsonrpc2.ErrClosed) {
-		s.fail("does not read its input: " + rootCause(err).Error())
+		s.failWrite(err)
 	}
 	<-s.ended
 	return s.fault
+}
+
+// failWrite makes the supervisor end the server after a failed write. A server that closed
+// its input because it exits has the reason of its exit, so failWrite gives it time for that.
+func (s *languageServer) failWrite(err error) {
+	if errors.Is(err, syscall.EPIPE) {
+		s.awaitExit(exitGrace)
+		if s.hasExited() {
+			return
+		}
+	}
+	s.fail("does not read its input: " + rootCause(err).Error())
 }
 
 // The error codes of the protocol after which a request can be sent again: the server
