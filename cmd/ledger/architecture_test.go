@@ -126,7 +126,7 @@ var importRules = map[string]importRule{
 		"projections/conversation", "runner", "runner/providers/anthropic", "runner/providers/modelapi", "runner/providers/openai", "cmd/ledger/fault",
 	}, []string{"github.com/BurntSushi/toml"}},
 	"cmd/ledger/demo": {[]string{
-		"domain", "events", "projections/calls", "projections/conversation", "registry", "builtins/permission", "runner", "runner/agents",
+		"domain", "events", "projections", "projections/calls", "projections/conversation", "registry", "builtins/permission", "runner", "runner/agents",
 		"runner/providers/providerstest", "runner/providers/script", "cmd/ledger/models", "cmd/ledger/render", "cmd/ledger/sessions", "cmd/ledger/stores", "cmd/ledger/verify",
 	}, []string{"golang.org/x/sys"}},
 	"cmd/ledger/indexing":   {[]string{"events", "projections/index", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores"}, nil},

@@ -24,6 +24,7 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/verify"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections"
 	"github.com/settlement-ledger/ledger/projections/calls"
 	"github.com/settlement-ledger/ledger/projections/conversation"
 	"github.com/settlement-ledger/ledger/registry"
@@ -269,9 +270,15 @@ func (p *plugin) reload(ctx context.Context) error {
 	return p.load(ctx)
 }
 
+// foldCalls returns the calls of a whole store. The store of a demonstration is small.
+func foldCalls(ctx context.Context, s *stores.Store) (*calls.State, error) {
+	p := calls.Projection()
+	return projections.Fold(p, p.Init(), s.Ledger.ReadAll(ctx, events.Position{}))
+}
+
 // audit prints the outcome of each call of the session, and explains the unusual ones.
 func (d *demonstration) audit(ctx context.Context, p *sessions.ActiveProcess, session domain.SessionID) error {
-	s, err := stores.Current(ctx, p.Store, calls.Projection())
+	s, err := foldCalls(ctx, p.Store)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/sessions"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
-	"github.com/settlement-ledger/ledger/projections/calls"
 	"github.com/settlement-ledger/ledger/projections/conversation"
 	"github.com/settlement-ledger/ledger/runner"
 	"github.com/settlement-ledger/ledger/runner/providers/providerstest"
@@ -172,7 +171,7 @@ func (d *demonstration) compareLive(ctx context.Context) error {
 	d.Line("\n%s", d.Styled(render.Bold, "The sessions compared"))
 	all := make([][]comparedCall, len(d.live))
 	err := d.Read(ctx, func(s *stores.Store) error {
-		state, err := stores.Current(ctx, s, calls.Projection())
+		state, err := foldCalls(ctx, s)
 		if err != nil {
 			return err
 		}
