@@ -75,7 +75,7 @@ var importRules = map[string]importRule{
 	"runner":                       {[]string{"domain", "events", "projections", "projections/conversation", "projections/openwork", "registry"}, []string{"golang.org/x/sync"}},
 	"runner/plugins":               {[]string{"domain", "registry", "builtins/permission", "builtins/process"}, nil},
 	"runner/agents":                {[]string{"domain", "builtins/frontmatter", "builtins/permission"}, nil},
-	"runner/secrets":               {nil, nil},
+	"runner/secrets":               {nil, []string{"github.com/go-json-experiment/json"}},
 	"runner/plugins/mcp": {[]string{
 		"domain", "builtins", "builtins/permission", "builtins/process", "runner/plugins", "runner/plugins/mcp/mcpconfig", "runner/plugins/mcp/transport", "runner/secrets",
 	}, []string{"github.com/modelcontextprotocol/go-sdk", "github.com/go-json-experiment/json", "github.com/aymanbagabas/go-udiff"}},

@@ -1,11 +1,8 @@
 package mcp
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/settlement-ledger/ledger/runner/secrets"
 )
@@ -27,33 +24,10 @@ func (c cleaner) line(s string, limit int) string {
 	return s
 }
 
-// json returns a document without secrets in its keys and strings. The order of keys and
-// the digits of numbers stay. It returns an error for a document that is not JSON.
+// json returns a document without secrets in its keys and strings, as RedactJSON does.
 func (c cleaner) json(document json.RawMessage) (json.RawMessage, error) {
-	var out bytes.Buffer
-	allow := []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
-	in := jsontext.NewDecoder(bytes.NewReader(document), allow...)
-	to := jsontext.NewEncoder(&out, allow...)
-	for depth := 0; ; {
-		token, err := in.ReadToken()
-		if err != nil {
-			return nil, err
-		}
-		switch token.Kind() {
-		case '{', '[':
-			depth++
-		case '}', ']':
-			depth--
-		case '"':
-			token = jsontext.String(c.text(token.String()))
-		}
-		if err := to.WriteToken(token); err != nil {
-			return nil, err
-		}
-		if depth == 0 {
-			return bytes.TrimSpace(out.Bytes()), nil
-		}
-	}
+	clean, _, err := c.secrets.RedactJSON(document)
+	return clean, err
 }
 
 // bytes returns data without secrets. Data without a secret stays as it is.
