@@ -192,6 +192,35 @@ func TestRunAsksAModel(t *testing.T) {
 	}
 }
 
+// A server that repeats the key in its replies, whole or broken off, gets it neither into the
+// log nor into the output.
+func TestRunRecordsNoKeyOfAModelReply(t *testing.T) {
+	t.Parallel()
+	for _, format := range modelFormats() {
+		t.Run(format.name, func(t *testing.T) {
+			t.Parallel()
+			whole := format.stream(modelStep{"The key is " + modelKey + ".", [][3]string{{"call_" + modelKey, modelKey, `{"key":"` + modelKey + `"}`}}})
+			answers := format.steps(modelStep{text: "Bearer " + modelKey + "\n"})
+			answers = append([]providerstest.ModelAnswer{{Chunks: whole}}, append(answers, providerstest.ModelAnswer{Chunks: whole[:len(whole)-2], End: providerstest.EndReset})...)
+			r := newModelRun(t, format, answers...)
+			out, errs, code := r.asks("", "run", "go")
+			if code != 0 || !strings.Contains(out, "Bearer [redacted]") || strings.Contains(out+errs, modelKey) {
+				t.Errorf("run exits with %d: %s%s", code, out, errs)
+			}
+			if out, errs, code = r.asks("", "resume", "@last", "again"); code != 1 || strings.Contains(out+errs, modelKey) {
+				t.Errorf("resume exits with %d: %s%s", code, out, errs)
+			}
+			events, _, _ := r.command("", "event", "ls", "-o", "jsonl")
+			for _, text := range []string{`"The key is [redacted]."`, `"Bearer [redacted]`, `"call_[redacted]"`, `"ReplyRefused"`} {
+				if !strings.Contains(events, text) {
+					t.Errorf("the log has no %s: %s", text, events)
+				}
+			}
+			r.wantClean()
+		})
+	}
+}
+
 // A failed request ends the run with an error that names the request and with a hint, and
 // the session goes on later.
 func TestRunSaysWhyAModelFails(t *testing.T) {

@@ -21,7 +21,9 @@
 //     stop reason.
 //   - An input that broke off, because the model stopped early or the stream ended, is
 //     passed on as a JSON string, even if it is JSON so far, so that no tool runs with it.
-//     Other inputs are passed on as they came.
+//     Other inputs without the key are passed on as they came.
+//   - No part of a reply has the key, as package modelapi promises. Thinking with the key,
+//     or behind a text with it, does not go back to the server.
 //   - Signed thinking goes back to the provider and model that made it, in its place in the
 //     reply, if the model thinks. A reply that another model began goes on without
 //     thinking if the model takes a budget for it.

@@ -69,8 +69,8 @@ type Caller struct {
 	secrets  *secrets.Set
 }
 
-// NewCaller returns a Caller for the server of a provider. Its errors name the provider
-// and contain none of the secrets.
+// NewCaller returns a Caller for the server of a provider. Its errors name the provider.
+// They and the parts of a reply contain none of the secrets.
 func NewCaller(provider string, policy Policy, secrets *secrets.Set) *Caller {
 	return &Caller{provider: provider, policy: policy.withDefaults(), secrets: secrets}
 }
@@ -79,8 +79,9 @@ func NewCaller(provider string, policy Policy, secrets *secrets.Set) *Caller {
 type Attempt struct {
 	// Client sends the request of the attempt. The SDK must not repeat it.
 	Client *http.Client
-	// Emit passes on a part of the reply. It returns false if the reader of the parts
-	// wants no more; the attempt then returns ErrStopped.
+	// Emit passes on a part of the reply without secrets. The end of a text that may begin
+	// a secret is passed on with a later part, or at the end of the attempt. Emit returns
+	// false if the reader of the parts wants no more; the attempt then returns ErrStopped.
 	Emit func(runner.Part) bool
 }
 
@@ -142,6 +143,10 @@ func (c *Caller) try(ctx context.Context, model string, run func(context.Context
 	defer w.timer.Stop()
 	silence := time.AfterFunc(silentStalls*c.policy.Stall, func() { cancel(errSilent) })
 	defer silence.Stop()
+	parts := newPartRedactor(c.secrets, func(part runner.Part) bool {
+		result.stopped = result.stopped || !yield(part, nil)
+		return !result.stopped
+	})
 	emit := func(part runner.Part) bool {
 		if result.stopped || attempt.Err() != nil {
 			return false
@@ -151,10 +156,12 @@ func (c *Caller) try(ctx context.Context, model string, run func(context.Context
 		defer w.touch()
 		defer silence.Reset(silentStalls * c.policy.Stall)
 		result.begun = true
-		result.stopped = !yield(part, nil)
-		return !result.stopped
+		return parts.add(part)
 	}
 	err := run(attempt, Attempt{Client: w.client(), Emit: emit})
+	w.timer.Stop()
+	silence.Stop()
+	parts.flush()
 	if result.stopped || err == nil {
 		return result
 	}

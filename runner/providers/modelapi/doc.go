@@ -15,6 +15,13 @@
 //     time for which the reader of the parts holds a part does not count.
 //   - A response has at most [MaxResponse] bytes.
 //   - A redirect is an error. No header of a request, such as a key, reaches another host.
+//   - No part of a reply has a secret of the Caller: no text or thinking, also if the secret
+//     is spread over parts, and no ID, name, input, stop reason or model. An input is
+//     searched as it is written and with its strings decoded, but an input that is no
+//     JSON, or a JSON string because it broke off, not for a secret that the model escaped
+//     in JSON without need. An opaque item with a secret, or behind a text with one, is
+//     left out, so that later requests do not have it.
+//   - Text is passed on at once, except for its longest end that begins a secret.
 //   - Every failure is a *runner.ProviderError with the status and the request ID of the
 //     response, if there was one, and without a secret of the Caller.
 //

@@ -21,7 +21,9 @@
 //     incomplete response, and otherwise its status. A refusal is text.
 //   - Arguments that broke off, because the model stopped early or the stream ended, are
 //     passed on as a JSON string, even if they are JSON so far, so that no tool runs with
-//     them. Other arguments are passed on as they came.
+//     them. Other arguments without the key are passed on as they came.
+//   - No part of a reply has the key, as package modelapi promises. If a text or a reasoning
+//     item has it, the reasoning item does not go back to the server.
 //   - A call without an ID gets one in Chat Completions, made of the ID of the reply and
 //     the number of the call, because several compatible servers leave IDs out. In
 //     Responses it is passed on without an ID, and two calls with one ID are passed on in
