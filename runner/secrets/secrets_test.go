@@ -39,3 +39,13 @@ func TestATextWithoutASecretIsUnchanged(t *testing.T) {
 		}
 	}
 }
+
+// A JSON string stays one, also if the secret ends with a character that JSON escapes.
+func TestARedactedJSONStringStaysValid(t *testing.T) {
+	t.Parallel()
+	const secret = `sk-0123456789"`
+	quoted, _ := json.Marshal("<" + secret + ">")
+	if got := secrets.New(secret).Redact(string(quoted)); got != `"\u003c[redacted]\u003e"` {
+		t.Errorf("Redact(%s) = %s, want a JSON string", quoted, got)
+	}
+}
