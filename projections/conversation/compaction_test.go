@@ -118,6 +118,11 @@ func TestAForgetfulStateShowsTheModelTheSame(t *testing.T) {
 			if forgetful.Forgotten != counted {
 				t.Fatalf("seed %d: forgotten %+v, want %+v", seed, forgetful.Forgotten, counted)
 			}
+			for _, m := range whole.Messages[:counted.Messages()] {
+				if _, found := forgetful.Reply(m.ID); found {
+					t.Fatalf("seed %d: after %d events the forgotten reply %s is still held", seed, fed, m.ID)
+				}
+			}
 		}
 		most := 0
 		for range 60 {
@@ -127,9 +132,12 @@ func TestAForgetfulStateShowsTheModelTheSame(t *testing.T) {
 			case 1, 2:
 				replies = append(replies, d.answer("answer", call("a"), call("b")))
 			case 3:
-				for _, reply := range replies[:r.IntN(len(replies)+1)] {
-					d.settle(reply, "a", "result")
-					d.settle(reply, "b", "result")
+				kept := r.IntN(len(replies) + 2) // a reply whose calls stay as they are, if there is one
+				for i, reply := range replies[:r.IntN(len(replies)+1)] {
+					if i != kept {
+						d.settle(reply, "a", "result")
+						d.settle(reply, "b", "result")
+					}
 				}
 			case 4:
 				d.add(events.ContextCompacted{Trigger: "auto", Through: through, Summary: "again", Shortened: []events.ShortenedResult{{Call: "a"}}})

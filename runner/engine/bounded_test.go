@@ -162,7 +162,14 @@ func TestAProcessSavesCheckpointsWhileItRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, l := openCounting(t)
 		p := start(t, engine.ProcessConfig{Ledger: l, Checkpoints: store.Store})
-		settledCalls(t, l, 2000, true)
+		// Too few events for a checkpoint that only readers save.
+		settledCalls(t, l, 50, true)
+		for range 10 {
+			die(t, l, 0)
+			if _, err := l.Append(t.Context(), events.SessionStream(l.Mint().Session()), 0, l.Draft(events.ApprovalSaved{Action: "bash", Resource: "*"}, domain.EventID{})); err != nil {
+				t.Fatal(err)
+			}
+		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		store.read.Store(0)
@@ -171,6 +178,9 @@ func TestAProcessSavesCheckpointsWhileItRuns(t *testing.T) {
 			t.Errorf("open sessions: %v, %v; want one", open.Sessions(), err)
 		}
 		if _, err := projections.Current(t.Context(), runner.Processes(), l, store.Store); err != nil {
+			t.Error(err)
+		}
+		if _, err := projections.Current(t.Context(), engine.Approvals(), l, store.Store); err != nil {
 			t.Error(err)
 		}
 		if read := store.read.Load(); read > 10 {

@@ -1,9 +1,16 @@
 package verify
 
 import (
+	"slices"
 	"testing"
+	"time"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstest"
+	"github.com/settlement-ledger/ledger/projections/index"
+	"github.com/settlement-ledger/ledger/projections/projectionstest"
 )
 
 // verify reports a gap in the revisions of a stream, and a position that does not
@@ -17,5 +24,50 @@ func TestVerifyFindsAGap(t *testing.T) {
 	v.checkPlace(events.Envelope{Stream: "process-y", Revision: 1, Position: events.NewPosition(4, 4)})
 	if len(v.Exceptions) != 2 || *v.Exceptions[0].Revision != 4 || *v.Exceptions[1].Stream != "process-y" {
 		t.Errorf("exceptions %v, want the gap and the position that does not increase", v.Exceptions)
+	}
+}
+
+// verify compares the first index that exists with the log. The second log has another event
+// under an ID of the first one, which only a comparison of the rows shows.
+func TestVerifyComparesTheIndex(t *testing.T) {
+	t.Parallel()
+	log := projectionstest.NewLog(1)
+	session := log.Mint.Session()
+	for _, e := range []events.Event{
+		events.SessionOpened{Session: session, Origin: events.Origin{Kind: events.RunHere}},
+		events.PromptAdmitted{Message: log.Mint.Message(), Text: "one"},
+		events.PromptAdmitted{Message: log.Mint.Message(), Text: "last"},
+	} {
+		log.Add(events.SessionStream(session), e)
+	}
+	ledgerOf := func(history []events.Envelope) *events.Ledger {
+		store := eventstest.NewSlice()
+		if err := projectionstest.Append(t.Context(), store, history); err != nil {
+			t.Fatal(err)
+		}
+		return events.NewLedger(store, log.Mint, time.Now)
+	}
+	history := log.Envelopes()
+	l, filled := ledgerOf(history), index.New(t.TempDir())
+	if err := filled.CatchUp(t.Context(), l, nil); err != nil {
+		t.Fatal(err)
+	}
+	other := slices.Clone(history)
+	other[1].Event = events.PromptAdmitted{Message: log.Mint.Message(), Text: "two"}
+	for _, c := range []struct {
+		ledger *events.Ledger
+		index  *index.Index
+		want   string
+		laws   int
+	}{
+		{l, filled, indexEqual, 0},
+		{ledgerOf(other), filled, indexDifferent, 1},
+		{l, index.New(t.TempDir()), indexAbsent, 0},
+	} {
+		v := newReport(nil)
+		err := v.checkIndex(t.Context(), &stores.Store{Ledger: c.ledger}, []*index.Index{index.New(t.TempDir()), c.index}, &render.ProgressBar{})
+		if err != nil || v.Index != c.want || len(v.Exceptions) != c.laws || c.laws > 0 && v.Exceptions[0].Law != IndexAgrees {
+			t.Errorf("the index is %s with the exceptions %+v, %v; want %s with %d", v.Index, v.Exceptions, err, c.want, c.laws)
+		}
 	}
 }
