@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,7 +15,13 @@ import (
 // copyFolder copies the files below from to the new folder to.
 func copyFolder(t *testing.T, from, to string) {
 	t.Helper()
-	noError(t, os.CopyFS(to, os.DirFS(from)))
+	err := os.CopyFS(to, os.DirFS(from))
+	// An open store removes obsolete files, which may happen between listing and copying one.
+	for attempt := 0; errors.Is(err, fs.ErrNotExist) && attempt < 100; attempt++ {
+		noError(t, os.RemoveAll(to))
+		err = os.CopyFS(to, os.DirFS(from))
+	}
+	noError(t, err)
 }
 
 // noError ends the test if err is not nil.
