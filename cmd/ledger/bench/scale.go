@@ -48,7 +48,7 @@ func (r scaleRow) answers() bool {
 var scaleRows = []scaleRow{
 	{id: "rebuild-no-text", args: []string{"index", "rebuild", "--no-text"}, rate: 150_000},
 	{id: "rebuild", args: []string{"index", "rebuild", "--text"}, rate: 75_000},
-	{id: "verify", args: []string{"verify", "--outputs=false"}, scan: 0.3},
+	{id: "verify", args: []string{"verify", "--outputs=false", "--no-index"}, scan: 0.3},
 	{id: "store-check", args: []string{"store", "check"}},
 	{id: "call-ls", args: []string{"call", "ls", "--limit", "5"}},
 	{id: "call-show", args: []string{"call", "show", "@last"}},
