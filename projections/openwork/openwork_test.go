@@ -27,9 +27,9 @@ func TestOpenWorkKeepsTheLawsOfAProjection(t *testing.T) {
 	}
 }
 
-// What is open is what the fold of all calls says of the sessions that ran here, after each
-// event of random histories. In some of them decisions are missing, so that permission
-// requests and questions outlive the calls of their session.
+// The projection and the fold of all calls agree on the open work of the sessions that ran
+// here, after each event of random histories. In some histories decisions are missing, so
+// that permission requests and questions outlive the calls of their session.
 func TestOpenWorkIsThatOfAllCalls(t *testing.T) {
 	t.Parallel()
 	type work struct {

@@ -119,8 +119,8 @@ func die(t testing.TB, l *events.Ledger, registrations int) {
 	}
 }
 
-// A recovery after a kill reads what came after the last checkpoint and what the open
-// sessions have, and no more if there is a hundred times more history.
+// A recovery after a kill reads the events after the last checkpoint and the streams of the
+// open sessions. A hundred times more history adds no read.
 func TestRecoveryReadsNoHistory(t *testing.T) {
 	t.Parallel()
 	recovered := func(history int) int64 {

@@ -109,7 +109,7 @@ func FuzzStream(f *testing.F) {
 	f.Add("aaaaaaaaab", "aaaaaaaaa", "aaaaaaaaab", uint8(2))
 	f.Fuzz(func(t *testing.T, secret, before, after string, step uint8) {
 		if strings.Contains(secret, "[") || strings.Contains(secret, "]") || len(secret) < secrets.MinLength || len(secret) > 100 {
-			t.Skip() // the replacement could complete such a secret
+			return // the replacement could complete such a secret
 		}
 		set, text := secrets.New(secret), before+secret+after
 		var pieces []string
