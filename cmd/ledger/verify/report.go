@@ -60,7 +60,7 @@ func printReport(p *render.Printer, v *Report) {
 	case indexUnfit:
 		p.Line("The index is not of this log or program, and is not compared: the next command that reads it fills it anew.")
 	case indexUnread:
-		p.Line("The index is not compared, as the log has damaged records.")
+		p.Line("The index is not compared: this user may not read it, or the log has damaged or deleted records.")
 	}
 	if len(v.Exceptions) == 0 {
 		p.Line("%s", p.Styled(render.Green, "✓ every law holds"))
