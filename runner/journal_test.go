@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 
@@ -83,5 +84,60 @@ func TestStartCountsUnlessItsAppendWasRefused(t *testing.T) {
 				t.Errorf("on record %v, want a start: %t", kinds, c.began)
 			}
 		})
+	}
+}
+
+// A hookedStore calls a function within its next append.
+type hookedStore struct {
+	*eventstest.Slice
+	within func()
+}
+
+func (s *hookedStore) Append(ctx context.Context, stream events.Stream, after events.Revision, records ...events.Record) error {
+	if within := s.within; within != nil {
+		s.within = nil
+		within()
+	}
+	return s.Slice.Append(ctx, stream, after, records...)
+}
+
+// A call whose end is being recorded adds no calls: they would follow its end in the log.
+func TestACallWhoseEndIsBeingRecordedAddsNoCalls(t *testing.T) {
+	t.Parallel()
+	store := &hookedStore{Slice: eventstest.NewSlice()}
+	l := events.NewLedger(store, domain.NewMint(time.Now, rand.Reader), time.Now)
+	j := newJournal(l, l.Writer(events.SessionStream(l.Mint().Session()), 0))
+	key := messageCall{l.Mint().Message(), "c1"}
+	a := openCall{message: key.message, reply: l.Mint().Event()}
+	a.ID = key.call
+	j.track(a)
+	add := func() error {
+		_, err := j.add(t.Context(), key, []domain.Call{{Name: "echo", Input: []byte("{}")}})
+		return err
+	}
+	if err := j.Begin(t.Context(), l.Draft(events.CallStarted{Message: key.message, Call: key.call}, domain.EventID{})); err != nil {
+		t.Fatal(err)
+	}
+	if err := add(); err != nil {
+		t.Fatalf("add = %v for a call that runs", err)
+	}
+	added := make(chan error, 1)
+	reserved := func() int {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		return len(j.mu.reserved)
+	}
+	store.within = func() {
+		before := reserved()
+		go func() { added <- add() }()
+		for len(added) == 0 && reserved() == before {
+			runtime.Gosched() // until the addition is refused, or waits for the writer
+		}
+	}
+	if err := j.Settle(t.Context(), l.Draft(events.CallSettled{Message: key.message, Call: key.call}, domain.EventID{})); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-added; !errors.Is(err, ErrNotRunning) {
+		t.Errorf("add = %v while the end is recorded, want %v", err, ErrNotRunning)
 	}
 }
