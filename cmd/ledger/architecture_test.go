@@ -54,6 +54,7 @@ var importRules = map[string]importRule{
 	"projections/index":            {[]string{"domain", "events", "projections", "projections/calls", "projections/catalog", "projections/staleness"}, []string{"modernc.org/sqlite"}},
 	"projections/projectionstest":  {[]string{"domain", "domain/lawtest", "events", "projections"}, nil},
 	"projections/openwork":         {[]string{"domain", "events", "projections"}, nil},
+	"projections/timeline":         {[]string{"domain", "events"}, nil},
 	"projections/staleness":        {[]string{"domain", "events", "projections", "projections/catalog"}, nil},
 	"registry":                     {[]string{"domain", "events", "projections", "projections/catalog", "projections/staleness"}, nil},
 	"registry/registrytest":        {[]string{"domain", "domain/lawtest", "events", "events/eventstest", "projections", "projections/calls", "registry"}, nil},
