@@ -210,6 +210,12 @@ func (f *filler) asked(s *sessionRow, message domain.MessageID, turn domain.Turn
 	}
 	s.Calls++
 	s.Count(&c.Call, +1)
+	c.inputBytes = int64(len(asked.Input))
+	for _, use := range inputPaths(asked.Name, c.Location, asked.Input) {
+		if err := f.uses(c, use, fromInput); err != nil {
+			return err
+		}
+	}
 	return f.text("input", s, message, asked.ID, string(asked.Input), v)
 }
 
@@ -235,11 +241,16 @@ func (f *filler) settled(s *sessionRow, e events.CallSettled, v events.Envelope)
 		f.last.file++
 		_, err := f.exec("INSERT INTO files (id, path, access, version, session, message, call, position, time) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
 			f.last.file, a.Path, a.Access, a.Version, s.ID, e.Message, string(e.Call), v.Position, v.Time)
+		if err == nil {
+			err = f.uses(c, pathUse{a.Path, resultAccess(a)}, fromResult)
+		}
 		if err != nil {
 			return err
 		}
 	}
-	return f.text("shown", s, e.Message, e.Call, calls.Shown(e), v)
+	shown := calls.Shown(e)
+	c.shownBytes = int64(len(shown))
+	return f.text("shown", s, e.Message, e.Call, shown, v)
 }
 
 // text writes a text for search, if the index has full text. It writes no row for an empty

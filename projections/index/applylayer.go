@@ -99,7 +99,7 @@ func (f *filler) applyPermission(s *sessionRow, v events.Envelope) error {
 		if err != nil {
 			return err
 		}
-		return f.requested(s, e.Message, e.Call)
+		return f.requested(s, e.Message, e.Call, requestPaths(e))
 	case events.QuestionAsked:
 		questions, err := list(e.Questions)
 		if err != nil {
@@ -110,7 +110,7 @@ func (f *filler) applyPermission(s *sessionRow, v events.Envelope) error {
 		if err != nil {
 			return err
 		}
-		return f.requested(s, e.Message, e.Call)
+		return f.requested(s, e.Message, e.Call, nil)
 	case events.PermissionDecided:
 		effect := ""
 		if e.Effect != 0 {
@@ -142,13 +142,20 @@ func (f *filler) applyPermission(s *sessionRow, v events.Envelope) error {
 	return nil
 }
 
-// requested counts a request of a call, if the log has the call.
-func (f *filler) requested(s *sessionRow, message domain.MessageID, id domain.CallID) error {
+// requested counts a request of a call, and writes the paths that it names, if the log has
+// the call.
+func (f *filler) requested(s *sessionRow, message domain.MessageID, id domain.CallID, paths []string) error {
 	c, err := f.find(s, message, id)
-	if c != nil {
-		c.Requests++
+	if c == nil {
+		return err
 	}
-	return err
+	c.Requests++
+	for _, name := range paths {
+		if err := f.uses(c, pathUse{name, accessOf(c.Tool)}, fromRequest); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // waited adds the time between a request and its end to the call that the statement of

@@ -205,6 +205,8 @@ func (t Table) key() []string {
 		return []string{"term", "doc", "col", "offset"}
 	case "registered_tools", "refused_tools", "offered_tools", "turns", "recorded_texts":
 		return []string{t.Columns[0].Name, t.Columns[1].Name}
+	case "path_uses":
+		return []string{"path", "call", "access", "source"}
 	case "hidden_tools":
 		return []string{"session", "turn", "place"}
 	case "names":

@@ -18,9 +18,11 @@ const (
 	// maxCachedCalls is the number of calls in memory after which a filler forgets all
 	// rows at the end of a batch.
 	maxCachedCalls = 8192
-	// maxCachedMessages is the same for messages, and maxCachedOffers for offers.
+	// maxCachedMessages is the same for messages, maxCachedOffers for offers and
+	// maxCachedPaths for paths.
 	maxCachedMessages = 32768
 	maxCachedOffers   = 1024
+	maxCachedPaths    = 32768
 )
 
 // A messageKey identifies a row of the table messages.
@@ -40,13 +42,14 @@ type filler struct {
 	calls    map[calls.Key]*callRow
 	messages map[messageKey]bool // the database has a row of each
 	offers   map[string]int64    // by projections.OfferKey
+	paths    map[string]int64    // the numbers of paths
 	changed  struct {
 		sessions []*sessionRow // with dirty set
 		calls    []*callRow
 		names    []nameRow
 	}
 	// The last number of a session and the last ID of a row.
-	last struct{ session, call, message, offer, text, file int64 }
+	last struct{ session, call, message, offer, text, file, path int64 }
 
 	batch struct {
 		open      bool // a transaction is open
@@ -111,6 +114,7 @@ func (f *filler) load() error {
 	}{
 		{&f.last.session, "SELECT max(number) FROM sessions"}, {&f.last.call, "SELECT max(id) FROM calls"}, {&f.last.message, "SELECT max(id) FROM messages"},
 		{&f.last.offer, "SELECT max(offer) FROM offers"}, {&f.last.text, "SELECT max(id) FROM texts"}, {&f.last.file, "SELECT max(id) FROM files"},
+		{&f.last.path, "SELECT max(path) FROM paths"},
 	} {
 		if counter.to == &f.last.text && !f.progress.texts {
 			continue
@@ -126,7 +130,7 @@ func (f *filler) load() error {
 // forget removes all rows from memory.
 func (f *filler) forget() {
 	f.sessions, f.calls = map[domain.SessionID]*sessionRow{}, map[calls.Key]*callRow{}
-	f.messages, f.offers = map[messageKey]bool{}, map[string]int64{}
+	f.messages, f.offers, f.paths = map[messageKey]bool{}, map[string]int64{}, map[string]int64{}
 	f.changed.sessions, f.changed.calls, f.changed.names = nil, nil, nil
 }
 
@@ -189,7 +193,7 @@ func (f *filler) commit() error {
 		return err
 	}
 	f.batch.events, f.batch.textBytes = 0, 0
-	if len(f.calls) > maxCachedCalls || len(f.messages) > maxCachedMessages || len(f.offers) > maxCachedOffers || len(f.sessions) > maxCachedCalls {
+	if len(f.calls) > maxCachedCalls || len(f.messages) > maxCachedMessages || len(f.offers) > maxCachedOffers || len(f.paths) > maxCachedPaths || len(f.sessions) > maxCachedCalls {
 		f.forget()
 	}
 	return nil

@@ -17,7 +17,10 @@ type callRow struct {
 	calls.Call
 	id     int64
 	stored bool // the database has a row of the call
-	dirty  bool // that row is not current
+	// inputBytes and shownBytes are the sizes of the whole input and of the whole text that
+	// the model reads.
+	inputBytes, shownBytes int64
+	dirty                  bool // that row is not current
 }
 
 // callColumns are the columns of a callRow, in the order of values and of scan.
@@ -28,7 +31,7 @@ var callColumns = []string{
 	"asked_time", "asked_position", "asked_revision", "asked_event",
 	"started_time", "started_position", "started_revision", "started_event",
 	"settled_time", "settled_position", "settled_revision", "settled_event",
-	"ran_ms", "waited_ms", "requests", "late_results",
+	"ran_ms", "waited_ms", "requests", "late_results", "input_bytes", "shown_bytes",
 }
 
 // values returns the columns of the row.
@@ -44,7 +47,7 @@ func (r *callRow) values() []any {
 		r.Asked, r.AskedAt.Position, r.AskedAt.Revision, r.AskedAt.Event,
 		r.Started, r.StartedAt.Position, r.StartedAt.Revision, r.StartedAt.Event,
 		r.Call.Settled, r.SettledAt.Position, r.SettledAt.Revision, r.SettledAt.Event,
-		s.RanMS, r.WaitedMS, r.Requests, r.Late,
+		s.RanMS, r.WaitedMS, r.Requests, r.Late, r.inputBytes, r.shownBytes,
 	}
 }
 
@@ -83,6 +86,7 @@ func (r *callRow) scan(row []driver.Value) error {
 	}
 	r.SettledBy = r.SettledAt.Event
 	s.RanMS, r.WaitedMS, r.Requests, r.Late = c.integer(), c.integer(), int(c.integer()), int(c.integer())
+	r.inputBytes, r.shownBytes = c.integer(), c.integer()
 	r.stored = true
 	return c.err
 }

@@ -9,7 +9,7 @@ import (
 
 // schemaVersion is the version of schema.sql and of the rules that fill it. A change of
 // either increments it, and every index is then rebuilt.
-const schemaVersion = 2
+const schemaVersion = 3
 
 // schemaSQL is the schema, with a comment before each table and after each column.
 //

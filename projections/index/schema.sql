@@ -191,6 +191,7 @@ CREATE TABLE turns (
 CREATE INDEX turns_turn ON turns (turn);
 CREATE INDEX turns_position ON turns (position);
 CREATE INDEX turns_session ON turns (session, position);
+CREATE INDEX turns_time ON turns (time);
 
 -- The texts that the log records once and names by their digests, such as system prompts. Their bytes are in the log alone.
 CREATE TABLE recorded_texts (
@@ -239,6 +240,7 @@ CREATE TABLE messages (
   time               TEXT NOT NULL, -- the time of that event
   UNIQUE (session, message, kind)
 ) STRICT;
+CREATE INDEX messages_time ON messages (time);
 
 -- The calls. A row whose asked_time is null is an orphan: a start or a result that no reply asks for.
 CREATE TABLE calls (
@@ -288,6 +290,8 @@ CREATE TABLE calls (
   waited_ms              INTEGER NOT NULL, -- the time that the call waited for decisions and answers, in milliseconds
   requests               INTEGER NOT NULL, -- the number of its permission requests and questions
   late_results           INTEGER NOT NULL, -- the number of results that came after the settlement
+  input_bytes            INTEGER NOT NULL, -- the size of the whole input
+  shown_bytes            INTEGER NOT NULL, -- the size of the whole text that the model reads; 0 while the call is open
   UNIQUE (message, call, session)
 ) STRICT;
 CREATE INDEX calls_call ON calls (call);
@@ -296,6 +300,7 @@ CREATE INDEX calls_turn ON calls (turn) WHERE turn IS NOT NULL;
 CREATE INDEX calls_asked ON calls (asked_time) WHERE asked_time IS NOT NULL;
 CREATE INDEX calls_orphans ON calls (id) WHERE asked_time IS NULL;
 CREATE INDEX calls_tool ON calls (tool, id);
+CREATE INDEX calls_agent ON calls (agent, id);
 CREATE INDEX calls_open ON calls (id) WHERE state <> 'settled';
 CREATE INDEX calls_failed ON calls (outcome, id) WHERE outcome <> 'succeeded';
 
@@ -325,6 +330,8 @@ CREATE TABLE permissions (
   decided_time       TEXT -- its time
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX permissions_session ON permissions (session, message, call);
+CREATE INDEX permissions_requested ON permissions (requested_position);
+CREATE INDEX permissions_time ON permissions (requested_time);
 CREATE INDEX permissions_open ON permissions (requested_position) WHERE decided_event IS NULL;
 
 -- The approvals that persons saved by answering a permission request with always.
@@ -367,6 +374,9 @@ CREATE TABLE questions (
   answered_time     TEXT -- its time
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX questions_session ON questions (session, message, call);
+CREATE INDEX questions_asked ON questions (asked_position);
+CREATE INDEX questions_time ON questions (asked_time);
+CREATE INDEX questions_open ON questions (asked_position) WHERE answered_event IS NULL;
 
 -- The outputs that are stored outside the log, which a settlement names.
 CREATE TABLE outputs (
@@ -398,6 +408,24 @@ CREATE TABLE files (
   time     TEXT NOT NULL -- the time of the settlement
 ) STRICT;
 CREATE INDEX files_path ON files (path, position);
+
+-- The paths of calls: those that tools report, that inputs name, and that permission requests name.
+CREATE TABLE paths (
+  path INTEGER PRIMARY KEY, -- the number of the path, from 1
+  name TEXT NOT NULL UNIQUE, -- the path, absolute unless the workspace is not known, or it begins with ~
+  base TEXT NOT NULL -- its last element
+) STRICT;
+CREATE INDEX paths_base ON paths (base);
+
+-- The calls that read, wrote or ran on a path, or wanted to: the outcome of the call says whether it ran.
+CREATE TABLE path_uses (
+  path   INTEGER NOT NULL, -- the path, in paths
+  call   INTEGER NOT NULL, -- the id of the call, in calls
+  access TEXT NOT NULL, -- read, write or run, by the report of the tool or else by its name
+  source TEXT NOT NULL, -- result: the tool reported the file; input: the members path, file_path, filePath, notebook_path and workdir, the files of a patch, or a word of a command line that looks like a path; request: a permission request for a folder
+  PRIMARY KEY (path, call, access, source)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX path_uses_call ON path_uses (call);
 
 -- The failed requests to providers of models.
 CREATE TABLE provider_failures (

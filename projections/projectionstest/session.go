@@ -69,9 +69,11 @@ func (g *generator) turn(t *sessionGen) {
 }
 
 // addCall adds a call to the last turn and returns the call. The call ID is "tool_"
-// and the index i, and so repeats in other messages. The tool is sometimes unknown.
+// and the index i, and so repeats in other messages. The tool is sometimes unknown. Most
+// inputs name a path.
 func (g *generator) addCall(t *sessionGen, i int) domain.Call {
-	c := domain.Call{ID: domain.CallID(fmt.Sprintf("tool_%d", i)), Name: "teleport", Input: json.RawMessage(fmt.Sprintf(`{"n":%d}`, g.log.Rand.IntN(3)))}
+	n := g.log.Rand.IntN(3)
+	c := domain.Call{ID: domain.CallID(fmt.Sprintf("tool_%d", i)), Name: "teleport", Input: json.RawMessage(fmt.Sprintf(`{"n":%d,"path":"src/%d.go"}`, n, n))}
 	if g.chance(8) {
 		c.Input = json.RawMessage(`{"text":"` + strings.Repeat("é<", 200) + `"}`)
 	}

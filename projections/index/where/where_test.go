@@ -165,7 +165,9 @@ func FuzzParse(f *testing.F) {
 				t.Fatalf("%q: %s with %d arguments", text, sql, len(args))
 			}
 			for _, word := range strings.FieldsFunc(sql, func(r rune) bool { return strings.ContainsRune(" (),+<>=!", r) }) {
-				known := slices.ContainsFunc(words, func(w string) bool { return strings.Trim(w, "()?") == strings.Trim(word, "?") || strings.Contains(w, word) })
+				known := slices.ContainsFunc(words, func(w string) bool {
+					return strings.Trim(w, "()?") == strings.Trim(word, "?") || strings.Contains(w, word)
+				})
 				known = known || slices.ContainsFunc(fields, func(f Field) bool { return f.Column == word }) || word == "0"
 				if !known {
 					t.Fatalf("%q: the SQL %s has the word %q", text, sql, word)
