@@ -149,7 +149,7 @@ var importRules = map[string]importRule{
 		"events", "events/embedded", "events/embedded/backup", "events/embedded/integrity", "events/embedded/storedir", "projections", "registry/outputs", "runner", "runner/engine", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
 	}, nil},
 	"cmd/ledger/query": {[]string{
-		"domain", "events", "projections/calls", "projections/index", "runner/engine", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
+		"domain", "events", "projections/calls", "projections/index", "projections/index/where", "runner/engine", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
 	}, []string{"github.com/spf13/cobra"}},
 	"cmd/ledger/views": {[]string{
 		"domain", "events", "projections/calls", "projections/catalog", "projections/index", "projections/staleness", "registry/outputs/remote", "runner/agents", "runner/engine", "cmd/ledger/fault", "cmd/ledger/query", "cmd/ledger/render", "cmd/ledger/stores",

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"strings"
-
 	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/cmd/ledger/views"
@@ -21,7 +19,7 @@ func (a *app) callList() *cobra.Command {
 	var filter views.CallFilter
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List calls with their outcomes, in the order of the log",
-		Example: "  ledger call ls --session @last\n  ledger call ls --outcome denied,stale --since 2d\n  ledger call ls --open -o json",
+		Example: "  ledger call ls --session @last\n  ledger call ls --outcome denied,stale --since 2d\n  ledger call ls --open -o json\n  ledger call ls --path src/main.go --where 'took > 1.5s or outcome != succeeded'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.answer(cmd.Context(), func(s *stores.Store, r *index.Snapshot) error {
@@ -29,17 +27,9 @@ func (a *app) callList() *cobra.Command {
 			})
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&filter.Session, "session", "", "only entries of this session")
-	flags.StringVar(&filter.Tool, "tool", "", "only calls of this tool")
-	flags.StringSliceVar(&filter.Outcomes, "outcome", nil, "only calls with one of these outcomes: "+strings.Join(views.OutcomeWords(), ", "))
-	flags.BoolVar(&filter.Open, "open", false, "only calls without an end")
-	filter.When.AddFlags(cmd, "those asked for")
-	flags.IntVar(&filter.Limit, "limit", 0, "at most this many, the last ones (0: all)")
+	a.listFlags(cmd, &filter.Filter, query.CallList)
+	cmd.Flags().BoolVar(&filter.Open, "open", false, "only calls without an end")
 	fullFlag(cmd, &filter.FullInputs)
-	must(cmd.RegisterFlagCompletionFunc("session", a.complete(query.SessionWords)))
-	must(cmd.RegisterFlagCompletionFunc("tool", a.complete(query.ToolWords)))
-	must(cmd.RegisterFlagCompletionFunc("outcome", cobra.FixedCompletions(views.OutcomeWords(), cobra.ShellCompDirectiveNoFileComp)))
 	return cmd
 }
 

@@ -35,7 +35,7 @@ the recorded replies. demo then compares the three sessions.`,
 			}
 			listCalls := func(ctx context.Context, s *stores.Store) error {
 				return a.answerer().Answer(ctx, s, func(r *index.Snapshot) error {
-					return views.ListCalls(ctx, a.Printer, s, r, views.CallFilter{Session: query.Last})
+					return views.ListCalls(ctx, a.Printer, s, r, views.CallFilter{Filter: query.Filter{Session: query.Last}})
 				})
 			}
 			return demo.Run(cmd.Context(), demo.Config{Launcher: a.launcher(), Keep: keep, Live: live, ListCalls: listCalls})

@@ -2,16 +2,18 @@ package main
 
 import (
 	"context"
+	"strings"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/indexing"
+	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/projections/index"
 	"github.com/spf13/cobra"
 )
 
 // filters are the names of all flags that restrict a list.
-var filters = []string{"session", "tool", "kind", "agent", "outcome", "stream", "location", "since", "until", "after"}
+var filters = []string{"session", "tool", "kind", "agent", "outcome", "stream", "location", "since", "until", "after", "path", "by", "text", "where"}
 
 // emptyFilter returns a usage error if the user gave a filter flag with an empty value.
 // A script gives one if its variable is not set; without the error the command would
@@ -23,6 +25,18 @@ func emptyFilter(cmd *cobra.Command) error {
 		}
 	}
 	return nil
+}
+
+// listFlags adds the flags of a list to cmd, with their completions. The flags set the fields
+// of f. The help text of cmd ends with the fields of --where.
+func (a *app) listFlags(cmd *cobra.Command, f *query.Filter, list query.List) {
+	f.AddFlags(cmd, list)
+	cmd.Long = strings.TrimLeft(cmd.Long+"\n"+list.FieldsHelp(), "\n")
+	must(cmd.RegisterFlagCompletionFunc("session", a.complete(query.SessionWords)))
+	must(cmd.RegisterFlagCompletionFunc("agent", a.complete(query.AgentWords)))
+	must(cmd.RegisterFlagCompletionFunc("tool", a.complete(query.ToolWords)))
+	must(cmd.RegisterFlagCompletionFunc("outcome", cobra.FixedCompletions(query.OutcomeWords(), cobra.ShellCompDirectiveNoFileComp)))
+	must(cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{"rule", "approval", "user", "headless", "recovery"}, cobra.ShellCompDirectiveNoFileComp)))
 }
 
 // fullFlag adds the flag --full to cmd. The flag sets *full, by which the command shows

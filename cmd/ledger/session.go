@@ -19,19 +19,16 @@ func (a *app) sessionCommand() *cobra.Command {
 
 // sessionList returns the command `ledger session ls`.
 func (a *app) sessionList() *cobra.Command {
-	var filter views.SessionFilter
+	var filter query.Filter
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List sessions, in the order of the log",
-		Example: "  ledger session ls\n  ledger session ls --since 2d --limit 20\n  ledger session ls -o json | jq '.[] | select(.open > 0)'",
+		Example: "  ledger session ls\n  ledger session ls --since 2d --limit 20\n  ledger session ls --where 'calls > 0 and requests = 0'\n  ledger session ls -o json | jq '.[] | select(.open > 0)'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.answer(cmd.Context(), func(_ *stores.Store, r *index.Snapshot) error { return views.ListSessions(a.Printer, r, filter) })
 		},
 	}
-	cmd.Flags().StringVar(&filter.Agent, "agent", "", "only sessions of this agent")
-	filter.When.AddFlags(cmd, "those with an event")
-	must(cmd.RegisterFlagCompletionFunc("agent", a.complete(query.AgentWords)))
-	cmd.Flags().IntVar(&filter.Limit, "limit", 0, "at most this many, the last ones (0: all)")
+	a.listFlags(cmd, &filter, query.SessionList)
 	return cmd
 }
 

@@ -7,17 +7,24 @@ import (
 	"time"
 
 	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
+	"github.com/settlement-ledger/ledger/projections/index/where"
 )
 
 // A CallQuery selects calls that a reply asks for. The zero CallQuery selects all of them.
 type CallQuery struct {
 	Session  domain.SessionID
 	Turn     domain.TurnID
+	Agent    string
 	Tool     string
 	Open     bool             // calls without a settlement
 	Outcomes []domain.Outcome // calls settled with one of these; with Open, those too
+	Paths    Paths            // calls that read, wrote or ran on one of these; zero: all calls
+	By       string           // calls with a request that this decided: rule, approval, user, headless, recovery or a person; empty: all calls
+	Phrase   Phrase           // calls with these words in their inputs or shown texts; zero: all calls
 	From, To time.Time        // the time of the reply; To is excluded; zero: unbounded
+	Where    *where.Expr      // over CallFields; nil: all calls
 	Limit    int              // the last so many; 0: all
 }
 
@@ -57,7 +64,7 @@ const newestCalls = 2048
 // newest calls have as many as the limit, and otherwise nil. The index of times would read
 // the whole period.
 func (s *Snapshot) newest(q CallQuery) ([]callRow, error) {
-	if q.Limit == 0 || q.From.IsZero() && q.To.IsZero() || !q.Session.IsZero() || !q.Turn.IsZero() || q.Tool != "" || q.Open || len(q.Outcomes) > 0 {
+	if q.Limit == 0 || q.From.IsZero() && q.To.IsZero() || q.Where != nil || q.restricts() {
 		return nil, nil
 	}
 	text := selection("calls", callColumns) + " WHERE id > (SELECT max(id) FROM calls) - ? AND +asked_time >= ?"
@@ -92,50 +99,98 @@ func (q CallQuery) endings() []string {
 	return all
 }
 
-// statement returns the statement for one ending. One condition selects the index: the
-// first of session, turn, ending, tool and time that the query has. The others have a unary
-// plus, by which SQLite uses no index for them, because it cannot know which is the best.
+// statement returns the statement for one ending.
 func (q CallQuery) statement(ending string) (string, []any) {
-	var where []string
-	var args []any
-	add := func(condition string, more ...any) {
-		if len(where) > 0 {
-			condition = "+" + condition
-		}
-		where, args = append(where, condition), append(args, more...)
-	}
+	condition, args := q.condition(ending)
+	return selection("calls", callColumns) + " WHERE " + condition + " ORDER BY id DESC LIMIT ?", append(args, atMost(q.Limit))
+}
+
+// condition returns the condition of SQL for one ending. One part of it selects the index:
+// the first of session, turn, phrase, paths, decision, ending, tool, agent and time that the
+// query has, or else Where. The others have a unary plus, by which SQLite uses no index for
+// them, because it cannot know which is the best.
+func (q CallQuery) condition(ending string) (string, []any) {
+	w := &conditions{}
 	if !q.Session.IsZero() {
-		add("session = ?", q.Session)
+		w.add("calls.session = ?", q.Session)
 	}
 	if !q.Turn.IsZero() {
-		add("turn = ?", q.Turn)
+		w.add("calls.turn = ?", q.Turn)
+	}
+	if q.Phrase.text != "" {
+		w.add("calls.id IN (SELECT c.id FROM text_search CROSS JOIN texts ON texts.id = text_search.rowid CROSS JOIN calls AS c ON "+joinsCall("texts")+" WHERE text_search MATCH ?)", q.Phrase.match())
+	}
+	if q.Paths.selects() {
+		in, args := q.Paths.in("path_uses.path")
+		w.add("calls.id IN (SELECT path_uses.call FROM path_uses WHERE "+in+")", args...)
+	}
+	if q.By != "" {
+		w.add("calls.id IN ("+decidedCalls+")", q.By, q.By, q.By, q.By)
 	}
 	switch ending {
 	case anyEnding:
 	case "":
-		add("state <> 'settled'")
+		w.add("calls.state <> 'settled'")
 	case domain.Succeeded.String():
-		where, args = append(where, "+outcome = ?"), append(args, ending)
+		w.also("+calls.outcome = ?", ending)
 	default:
-		add("outcome = ?", ending)
-		where = append(where, "outcome <> 'succeeded'")
+		w.add("calls.outcome = ?", ending)
+		w.also("calls.outcome <> 'succeeded'")
 	}
 	if q.Tool != "" {
-		add("tool = ?", q.Tool)
+		w.add("calls.tool = ?", q.Tool)
 	}
-	if len(where) > 0 {
-		add("asked_time IS NOT NULL")
+	if q.Agent != "" {
+		w.add("calls.agent = ?", q.Agent)
+	}
+	if len(w.parts) > 0 {
+		w.add("calls.asked_time IS NOT NULL")
 	} else if q.From.IsZero() && q.To.IsZero() {
-		where = append(where, "+asked_time IS NOT NULL")
+		w.also("+calls.asked_time IS NOT NULL")
 	}
-	plus := strings.Repeat("+", min(1, len(where)))
-	if !q.From.IsZero() {
-		where, args = append(where, plus+"asked_time >= ?"), append(args, q.From)
+	w.within("calls.asked_time", q.From, q.To)
+	w.where(q.Where, !q.restricts() && q.From.IsZero() && q.To.IsZero())
+	return w.text(), w.args
+}
+
+// restricts reports whether the query has a condition besides its period and Where.
+func (q CallQuery) restricts() bool {
+	q.From, q.To, q.Where = time.Time{}, time.Time{}, nil
+	return q.any()
+}
+
+// any reports whether the query has a condition.
+func (q CallQuery) any() bool {
+	return !q.Session.IsZero() || !q.Turn.IsZero() || q.Agent != "" || q.Tool != "" || q.Open || len(q.Outcomes) > 0 || q.Paths.selects() || q.By != "" ||
+		q.Phrase.text != "" || !q.From.IsZero() || !q.To.IsZero() || q.Where != nil
+}
+
+// joinsCall returns the condition of SQL that finds the call c of a row of a table.
+func joinsCall(table string) string {
+	return "c.message = " + table + ".message AND c.call = " + table + ".call AND c.session = " + table + ".session"
+}
+
+// decidedCalls selects the calls with a request that someone decided.
+var decidedCalls = strings.Join([]string{
+	"SELECT c.id FROM permissions CROSS JOIN calls AS c ON " + joinsCall("permissions") + " WHERE permissions.decided_by = ?",
+	"SELECT c.id FROM permissions CROSS JOIN calls AS c ON " + joinsCall("permissions") + " WHERE permissions.person = ?",
+	"SELECT c.id FROM questions CROSS JOIN calls AS c ON " + joinsCall("questions") + " WHERE questions.answered_by = ?",
+	"SELECT c.id FROM questions CROSS JOIN calls AS c ON " + joinsCall("questions") + " WHERE questions.person = ?",
+}, " UNION ALL ")
+
+// subqueries returns a condition of SQL that holds for the rows whose columns are those of a
+// selected call, or the empty text if the query selects all calls. It ignores the limit.
+func (q CallQuery) subqueries(columns, ofCalls string) (string, []any) {
+	if !q.any() {
+		return "", nil
 	}
-	if !q.To.IsZero() {
-		where, args = append(where, plus+"asked_time < ?"), append(args, q.To)
+	var parts []string
+	var args []any
+	for _, ending := range q.endings() {
+		condition, more := q.condition(ending)
+		parts, args = append(parts, "SELECT "+ofCalls+" FROM calls WHERE "+condition), append(args, more...)
 	}
-	return selection("calls", callColumns) + " WHERE " + strings.Join(where, " AND ") + " ORDER BY id DESC LIMIT ?", append(args, atMost(q.Limit))
+	return columns + " IN (" + strings.Join(parts, " UNION ALL ") + ")", args
 }
 
 // atMost returns the argument of LIMIT for a limit, of which 0 means all.
@@ -162,35 +217,78 @@ func (s *Snapshot) Orphans() ([]calls.Call, error) {
 
 // A SessionQuery selects sessions. The zero SessionQuery selects all of them.
 type SessionQuery struct {
-	Agent string
+	Session domain.SessionID
+	Agent   string
 	// From and To bound a period, which overlaps the time from the first to the last event
 	// of the session. To is excluded; zero: unbounded.
 	From, To time.Time
-	Limit    int // the last so many; 0: all
+	Calls    CallQuery   // sessions with such a call; zero: all sessions
+	Where    *where.Expr // over SessionFields; nil: all sessions
+	Limit    int         // the last so many; 0: all
+}
+
+// A Session is one session with the sums of its index rows.
+type Session struct {
+	calls.Session
+	Turns            int64
+	Tokens           events.Tokens // of its replies
+	ProviderFailures int64
+	UnknownEvents    int64
 }
 
 // Sessions returns the selected sessions in the order of their first events.
-func (s *Snapshot) Sessions(q SessionQuery) ([]calls.Session, error) {
-	where, args := []string{"number > 0"}, []any(nil)
-	add := func(condition string, arg any) { where, args = append(where, condition), append(args, arg) }
-	if q.Agent != "" {
-		where = nil
-		add("agent = ?", q.Agent)
+func (s *Snapshot) Sessions(q SessionQuery) ([]Session, error) {
+	w := &conditions{}
+	if !q.Session.IsZero() {
+		w.add("sessions.session = ?", q.Session)
 	}
-	if !q.From.IsZero() && q.Agent == "" {
-		where = nil
-		add("last_time >= ?", q.From)
-	} else if !q.From.IsZero() {
-		add("+last_time >= ?", q.From)
+	condition, args := q.Calls.subqueries("sessions.session", "calls.session")
+	if condition != "" {
+		w.add(condition, args...)
+	}
+	if q.Agent != "" {
+		w.add("sessions.agent = ?", q.Agent)
+	}
+	if !q.From.IsZero() {
+		w.add("sessions.last_time >= ?", q.From)
+	}
+	plain := len(w.parts) == 0 && q.To.IsZero()
+	if len(w.parts) == 0 {
+		w.also("number > 0")
 	}
 	if !q.To.IsZero() {
-		add("opened_time < ?", q.To)
+		w.also("+sessions.opened_time < ?", q.To)
 	}
-	rows, err := s.sessionRows(selection("sessions", sessionColumns)+" WHERE "+strings.Join(where, " AND ")+" ORDER BY number DESC LIMIT ?", append(args, atMost(q.Limit))...)
+	w.where(q.Where, plain)
+	rows, err := s.sessionRows(selection("sessions", sessionColumns)+" WHERE "+w.text()+" ORDER BY number DESC LIMIT ?", append(w.args, atMost(q.Limit))...)
 	slices.Reverse(rows)
-	all := make([]calls.Session, len(rows))
-	for i := range rows {
-		all[i] = rows[i].Session
+	all := make([]Session, len(rows))
+	for i, r := range rows {
+		all[i] = Session{r.Session, r.turns, r.tokens, r.providerFailures, r.unknownEvents}
 	}
 	return all, err
+}
+
+// readOutcomes counts the calls of each outcome of a session.
+const readOutcomes = "SELECT coalesce(outcome, 'open'), count(*) FROM calls WHERE session = ? AND +asked_time IS NOT NULL GROUP BY 1"
+
+// OutcomesOf returns the number of calls of each outcome for sessions, with OpenOutcome for
+// calls without a settlement.
+func (s *Snapshot) OutcomesOf(sessions []Session) (map[domain.SessionID]map[string]int, error) {
+	all := map[domain.SessionID]map[string]int{}
+	for _, one := range sessions {
+		counts := map[string]int{}
+		if one.Calls > 0 {
+			err := s.each(func(c *columnReader) error {
+				outcome := c.string()
+				counts[outcome] = int(c.integer())
+				return nil
+			}, readOutcomes, one.ID)
+			if err != nil {
+				return nil, err
+			}
+		}
+		all[one.ID] = counts
+	}
+	return all, nil
 }

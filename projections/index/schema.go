@@ -25,7 +25,7 @@ var filledIndexes = []string{"registrations_layer", "approvals_open"}
 
 var (
 	createsTable = regexp.MustCompile(`(?m)^CREATE (?:VIRTUAL )?TABLE (\w+)`)
-	createsIndex = regexp.MustCompile(`(?m)^CREATE (?:UNIQUE )?INDEX (\w+)`)
+	createsIndex = regexp.MustCompile(`(?m)^CREATE (?:UNIQUE )?INDEX (\w+) ON (\w+)`)
 )
 
 // creation returns the statements of the schema that make the tables, with the indexes that
@@ -35,6 +35,7 @@ func creation(texts bool) (tables, indexes string) {
 	for statement := range strings.SplitAfterSeq(schemaSQL, ";\n") {
 		table, named := createsTable.FindStringSubmatch(statement), createsIndex.FindStringSubmatch(statement)
 		switch {
+		case named != nil && !texts && slices.Contains(textTables, named[2]):
 		case named != nil && !slices.Contains(filledIndexes, named[1]):
 			indexes += statement
 		case table == nil || texts || !slices.Contains(textTables, table[1]):

@@ -332,6 +332,8 @@ CREATE TABLE permissions (
 CREATE INDEX permissions_session ON permissions (session, message, call);
 CREATE INDEX permissions_requested ON permissions (requested_position);
 CREATE INDEX permissions_time ON permissions (requested_time);
+CREATE INDEX permissions_by ON permissions (decided_by) WHERE decided_by IS NOT NULL;
+CREATE INDEX permissions_person ON permissions (person) WHERE person IS NOT NULL;
 CREATE INDEX permissions_open ON permissions (requested_position) WHERE decided_event IS NULL;
 
 -- The approvals that persons saved by answering a permission request with always.
@@ -376,6 +378,8 @@ CREATE TABLE questions (
 CREATE INDEX questions_session ON questions (session, message, call);
 CREATE INDEX questions_asked ON questions (asked_position);
 CREATE INDEX questions_time ON questions (asked_time);
+CREATE INDEX questions_by ON questions (answered_by) WHERE answered_by IS NOT NULL;
+CREATE INDEX questions_person ON questions (person) WHERE person IS NOT NULL;
 CREATE INDEX questions_open ON questions (asked_position) WHERE answered_event IS NULL;
 
 -- The outputs that are stored outside the log, which a settlement names.
@@ -455,6 +459,7 @@ CREATE TABLE texts (
   bytes    INTEGER NOT NULL, -- the size of the complete text
   text     TEXT NOT NULL -- its first 8,192 bytes, whole characters
 ) STRICT;
+CREATE INDEX texts_long ON texts (id) WHERE bytes > 8192;
 
 -- The full-text index of texts (FTS5): SELECT rowid FROM text_search WHERE text_search MATCH 'words'.
 CREATE VIRTUAL TABLE text_search USING fts5 (

@@ -2,6 +2,7 @@ package query
 
 import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/projections/calls"
 	"github.com/settlement-ledger/ledger/projections/index"
 )
 
@@ -18,7 +19,7 @@ const maxCompletions = 200
 // SessionWords returns the completions of a session ID.
 func SessionWords(r *index.Snapshot) ([]string, error) {
 	all, err := r.Sessions(index.SessionQuery{Limit: maxCompletions})
-	return words(all, sessionCandidate), err
+	return words(all, func(s index.Session) candidate[calls.Session] { return sessionCandidate(s.Session) }), err
 }
 
 // CallWords returns the completions of an argument that is the provider's ID of a call.
@@ -63,7 +64,7 @@ func shownNames(names []string) []string {
 }
 
 // words returns the ID of each element with its description, and @last.
-func words[T any](all []T, describe func(T) candidate[T]) []string {
+func words[T, C any](all []T, describe func(T) candidate[C]) []string {
 	var words []string
 	for _, v := range all {
 		c := describe(v)

@@ -4,7 +4,7 @@
 // Each List and Show function does the work of one command: it reads a store, selects by a
 // filter, and prints rows or one page to a render.Printer, as a table for people or as
 // JSON. The filters and the options are structs whose fields the flags of the command set:
-// [CallFilter], [SessionFilter], [RegistryFilter], [ApprovalFilter], [ShowOptions], [Tail],
+// [CallFilter], [RegistryFilter], [ApprovalFilter], [ShowOptions], [Tail],
 // [OutputPage]. [TailEvents] also follows the log. [MainField] and [StreamName] are short
 // forms of an input and of a stream for the lines of other commands.
 //

@@ -2,12 +2,14 @@ package views
 
 import (
 	"encoding/json"
+	"path/filepath"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
+	"github.com/settlement-ledger/ledger/projections/index"
 )
 
 // SchemaVersion is the version of the JSON keys of all results. It rises when a key
@@ -104,6 +106,41 @@ func newSessionRow(s calls.Session) sessionRow {
 		Opened: render.Timestamp(s.Opened), LastEvent: render.Timestamp(s.LastEvent), Revision: s.Revision,
 		Prompts: s.Prompts, Replies: s.Replies, Calls: s.Calls, Open: s.Open, Failed: s.Failed,
 		Interrupted: s.Interrupted, Closed: s.Closed, Title: render.OrNull(s.Title),
+	}
+}
+
+// A listedSession is one session of `ledger session ls` in JSON results.
+type listedSession struct {
+	sessionRow
+	Turns            int64          `json:"turns"`
+	Tokens           tokensRow      `json:"tokens"`
+	DurationMS       int64          `json:"duration_ms"` // from the first to the last event
+	Outcomes         map[string]int `json:"outcomes"`    // the number of calls of each outcome; open: without a settlement
+	Project          *string        `json:"project"`     // the last element of the location
+	ProviderFailures int64          `json:"provider_failures"`
+	UnknownEvents    int64          `json:"unknown_events"` // of kinds that this program does not know
+}
+
+// A tokensRow has the tokens of replies, as their provider counts them.
+type tokensRow struct {
+	Input      int64 `json:"input"` // without those of the cache
+	Output     int64 `json:"output"`
+	CacheRead  int64 `json:"cache_read"`
+	CacheWrite int64 `json:"cache_write"`
+}
+
+// newListedSession returns the row of a session with the outcomes of its calls.
+func newListedSession(s index.Session, outcomes map[string]int) listedSession {
+	if outcomes == nil {
+		outcomes = map[string]int{}
+	}
+	project := ""
+	if s.Location != "" {
+		project = filepath.Base(s.Location)
+	}
+	return listedSession{
+		sessionRow: newSessionRow(s.Session), Turns: s.Turns, Tokens: tokensRow(s.Tokens), DurationMS: max(0, s.LastEvent.Sub(s.Opened).Milliseconds()),
+		Outcomes: outcomes, Project: render.OrNull(project), ProviderFailures: s.ProviderFailures, UnknownEvents: s.UnknownEvents,
 	}
 }
 

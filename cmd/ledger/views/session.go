@@ -16,45 +16,41 @@ import (
 	"github.com/settlement-ledger/ledger/projections/index"
 )
 
-// A SessionFilter selects the sessions that `ledger session ls` lists.
-type SessionFilter struct {
-	Agent string       // empty: all agents
-	When  query.Period // overlaps the time from the opening to the last event
-	Limit int          // the last so many; 0: all
-}
-
 // ListSessions prints the selected sessions in the order of the log.
-func ListSessions(out *render.Printer, r *index.Snapshot, filter SessionFilter) error {
-	if err := filter.When.Resolve(out); err != nil {
-		return err
-	}
-	if err := query.CheckLimit(filter.Limit); err != nil {
-		return err
-	}
-	if err := query.CheckAgent(r, filter.Agent); err != nil {
-		return err
-	}
-	from, to := filter.When.Bounds()
-	sessions, err := r.Sessions(index.SessionQuery{Agent: filter.Agent, From: from, To: to, Limit: filter.Limit})
+func ListSessions(out *render.Printer, r *index.Snapshot, filter query.Filter) error {
+	selected, err := filter.Resolve(out, r, query.SessionList)
 	if err != nil {
 		return err
 	}
-	rows := make([]sessionRow, len(sessions))
-	for i, known := range sessions {
-		rows[i] = newSessionRow(known)
+	q := index.SessionQuery{Session: selected.Session, Agent: filter.Agent, Calls: selected.Calls, Where: selected.Where, Limit: filter.Limit}
+	q.From, q.To = filter.When.Bounds()
+	sessions, err := r.Sessions(q)
+	if err != nil {
+		return err
 	}
-	return render.Rows(out, rows, func() { out.Table(sessionTable(out, sessions)) })
+	outcomes, err := r.OutcomesOf(sessions)
+	if err != nil {
+		return err
+	}
+	rows := make([]listedSession, len(sessions))
+	for i, s := range sessions {
+		rows[i] = newListedSession(s, outcomes[s.ID])
+	}
+	return render.Rows(out, rows, func() {
+		t := sessionTable(out, sessions, rows)
+		t.Empty = filter.Empty(out, query.SessionList)
+		out.Table(t)
+	})
 }
 
 // sessionTable returns the table of sessions for a person.
-func sessionTable(out *render.Printer, sessions []calls.Session) render.Table {
-	t := render.Table{
-		Head:  []string{"SESSION", "~AGENT", "?ORIGIN", "STATE", "?>PROMPTS", ">CALLS", ">OPEN", "?>FAILED", "LAST EVENT", "~TITLE"},
-		Empty: "No sessions.",
-	}
-	for _, s := range sessions {
-		t.Add(render.ShortID(s.ID), render.OneLine(string(s.Agent), 20), originText(s.Origin), sessionState(out, s), fmt.Sprint(s.Prompts), fmt.Sprint(s.Calls),
-			fmt.Sprint(s.Open), fmt.Sprint(s.Failed), out.ShortTime(s.LastEvent), render.OneLine(s.Title, render.TextWidth))
+func sessionTable(out *render.Printer, sessions []index.Session, rows []listedSession) render.Table {
+	t := render.Table{Head: []string{"SESSION", "~AGENT", "?ORIGIN", "?PROJECT", "STATE", "?>PROMPTS", ">CALLS", "?>TOKENS IN", "?>OUT", "?>LASTED", "LAST EVENT", "~OUTCOMES", "~TITLE"}}
+	for i, s := range sessions {
+		tokens := s.Tokens
+		t.Add(render.ShortID(s.ID), render.OneLine(string(s.Agent), 20), originText(s.Origin), render.OneLine(render.ValueOf(rows[i].Project), 20), sessionState(out, s.Session), fmt.Sprint(s.Prompts), fmt.Sprint(s.Calls),
+			fmt.Sprint(tokens.Input+tokens.CacheRead+tokens.CacheWrite), fmt.Sprint(tokens.Output), render.Duration(s.LastEvent.Sub(s.Opened)), out.ShortTime(s.LastEvent),
+			countedOutcomes(out, rows[i].Outcomes), render.OneLine(s.Title, render.TextWidth))
 	}
 	return t
 }
