@@ -8,9 +8,25 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// turnCommand returns the command group `ledger turn`, whose subcommand is show.
+// turnCommand returns the command group `ledger turn`, whose subcommands are ls and
+// show.
 func (a *app) turnCommand() *cobra.Command {
-	return a.group("turn", "Turns: the tools offered to the model", a.turnShow())
+	return a.group("turn", "Turns: list turns, show the tools offered to the model", a.noWaitFlag(a.turnList()), a.turnShow())
+}
+
+// turnList returns the command `ledger turn ls`.
+func (a *app) turnList() *cobra.Command {
+	var filter query.Filter
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List turns, in the order of the log",
+		Example: "  ledger turn ls --session @last\n  ledger turn ls --where 'offered = bash and hidden != write'\n  ledger turn ls --outcome stale -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.answer(cmd.Context(), func(_ *stores.Store, r *index.Snapshot) error { return views.ListTurns(a.Printer, r, filter) })
+		},
+	}
+	a.listFlags(cmd, &filter, query.TurnList)
+	return cmd
 }
 
 // turnShow returns the command `ledger turn show`.

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/settlement-ledger/ledger/projections/calls"
 	"github.com/settlement-ledger/ledger/projections/index/where"
 )
 
@@ -197,4 +198,26 @@ func (s *Snapshot) paths(text string, args ...any) (p Paths, err error) {
 		return Paths{}, ErrManyPaths
 	}
 	return p, err
+}
+
+// A PathUse is an access of a call to a path.
+type PathUse struct {
+	Path   string
+	Access string // read, write or run
+	Source string // result, input or request
+}
+
+// readPathUses selects the accesses of a call.
+var readPathUses = "SELECT paths.name, path_uses.access, path_uses.source FROM calls AS c CROSS JOIN path_uses ON path_uses.call = c.id CROSS JOIN paths ON paths.path = path_uses.path" +
+	" WHERE c.message = ? AND c.call = ? AND c.session = ? ORDER BY 1, 2, 3"
+
+// PathUses returns the accesses of a call to the paths of p, or to all paths if p is zero.
+func (s *Snapshot) PathUses(key calls.Key, p Paths) (all []PathUse, err error) {
+	err = s.each(func(c *columnReader) error {
+		if use := (PathUse{c.string(), c.string(), c.string()}); !p.selects() || slices.Contains(p.names, use.Path) {
+			all = append(all, use)
+		}
+		return nil
+	}, readPathUses, key.Message, string(key.Call), key.Session)
+	return all, err
 }
