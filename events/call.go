@@ -67,8 +67,8 @@ type CallSettled struct {
 	// and equal.
 	Agrees    bool           `json:"agrees,omitempty"`
 	ChangedBy domain.EventID `json:"changed_by,omitzero"`
-	// Allowed are the rules that allowed permission requests of the call without a
-	// prompt.
+	// Allowed are the rules that allowed permission requests of the call, or resources of
+	// them, without a prompt.
 	Allowed []domain.Rule `json:"allowed,omitempty"`
 	// RanMS is the time from the start to the return of the tool, in milliseconds.
 	RanMS int64 `json:"ran_ms,omitempty"`

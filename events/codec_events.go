@@ -397,6 +397,9 @@ func sessionOpenedFields(c *jsonCodec, v *SessionOpened) {
 	if c.key(`"origin":`, always) {
 		originElement(c, &v.Origin)
 	}
+	if c.key(`"version_control":`, !v.VersionControl.IsZero()) {
+		versionControlElement(c, &v.VersionControl)
+	}
 }
 
 // originElement encodes or decodes Origin as an object.
@@ -405,6 +408,16 @@ func originElement(c *jsonCodec, v *Origin) {
 	nameField(c, `"kind":`, &v.Kind, always)
 	nameField(c, `"format":`, &v.Format, v.Format != "")
 	textField(c, `"source":`, &v.Source, v.Source != "")
+	c.literal("}")
+}
+
+// versionControlElement encodes or decodes VersionControl as an object.
+func versionControlElement(c *jsonCodec, v *VersionControl) {
+	c.literal("{")
+	nameField(c, `"system":`, &v.System, always)
+	textField(c, `"commit":`, &v.Commit, v.Commit != "")
+	nameField(c, `"branch":`, &v.Branch, v.Branch != "")
+	nameField(c, `"state":`, &v.State, v.State != "")
 	c.literal("}")
 }
 
@@ -436,6 +449,7 @@ func turnMaterializedFields(c *jsonCodec, v *TurnMaterialized) {
 	nameField(c, `"instruction":`, &v.Instruction, v.Instruction != "")
 	idField(c, `"compacted":`, &v.Compacted, !v.Compacted.IsZero())
 	idField(c, `"summarizes":`, &v.Summarizes, !v.Summarizes.IsZero())
+	nameField(c, `"rules_text":`, &v.RulesText, v.RulesText != "")
 }
 
 // describedToolElement encodes or decodes DescribedTool as an object.
@@ -675,6 +689,15 @@ func permissionDecidedFields(c *jsonCodec, v *PermissionDecided) {
 	textField(c, `"feedback":`, &v.Feedback, v.Feedback != "")
 	intField(c, `"waited_ms":`, &v.WaitedMS, always)
 	nameField(c, `"person":`, &v.Person, v.Person != "")
+	listField(c, `"approvals":`, &v.Approvals, len(v.Approvals) > 0, usedApprovalElement)
+}
+
+// usedApprovalElement encodes or decodes UsedApproval as an object.
+func usedApprovalElement(c *jsonCodec, v *UsedApproval) {
+	c.literal("{")
+	idField(c, `"event":`, &v.Event, always)
+	textField(c, `"resource":`, &v.Resource, always)
+	c.literal("}")
 }
 
 // approvalSavedFields encodes or decodes the fields of ApprovalSaved.

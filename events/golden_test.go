@@ -58,6 +58,7 @@ func sampleEvents() []Event {
 		SessionOpened{
 			Session: m.Session(), Agent: "build", Location: "/home/u/project", Model: "some-model", Parent: m.Session(),
 			Origin: Origin{Kind: Imported, Format: "claude-code", Source: "0b7d"}, ParentMessage: later.Message(), ParentCall: "call_7", Ancestors: []domain.AgentID{"plan"},
+			VersionControl: VersionControl{System: "git", Commit: strings.Repeat("1a", 20), Branch: "fix/<it>", State: DirtyCopy},
 		},
 		PromptAdmitted{Message: m.Message(), Text: "mend the test", Media: content[1:]},
 		TurnMaterialized{
@@ -67,7 +68,7 @@ func sampleEvents() []Event {
 			Provider: "script", Client: "ledger", Flags: []string{"patch"}, System: strings.Repeat("0a", 32),
 			Described:  []DescribedTool{{Name: "skill", Text: strings.Repeat("0b", 32)}},
 			Parameters: strings.Repeat("0c", 32), Schemas: strings.Repeat("0d", 32), Instruction: strings.Repeat("0e", 32), Compacted: newest.Event(),
-			Summarizes: last.Message(),
+			Summarizes: last.Message(), RulesText: strings.Repeat("0f", 32),
 		},
 		ReplyReceived{
 			Turn: m.Turn(), Message: m.Message(), Text: "I read it.", Calls: []domain.Call{{ID: "call_1", Name: "read", Input: raw(`{"path":"a.go"}`)}},
@@ -95,6 +96,7 @@ func sampleEvents() []Event {
 		},
 		PermissionDecided{
 			Permission: m.Permission(), Effect: domain.Deny, By: ByPerson, Rule: rule, Scope: "reject", Feedback: "use a branch", WaitedMS: 1500, Person: "ada",
+			Approvals: []UsedApproval{{Event: last.Event(), Resource: "git <*>"}},
 		},
 		ApprovalSaved{Permission: m.Permission(), Agent: "build", Location: "/home/u/project", Action: "bash", Resource: "git *", Expires: now().Add(time.Hour), Person: "ada"},
 		ApprovalRevoked{Agent: "build", Location: "/home/u/project", Action: "bash", Resource: "git *", Reason: "no longer wanted", Person: "ada"},
@@ -155,8 +157,8 @@ func sameEvents() (all []Event) {
 // version. Each addition has its own golden file, and the files of the
 // forms before it stay as they were.
 var additions = map[string]int{
-	"TurnMaterialized": 4, "ReplyRefused": 1, "ContextCompacted": 1, "ProviderFailed": 1, "PermissionRequested": 1, "PermissionDecided": 1, "ApprovalSaved": 2, "ApprovalRevoked": 2,
-	"PromptAdmitted": 1, "ReplyReceived": 2, "ProcessStarted": 1, "ToolsRegistered": 1, "SessionOpened": 1,
+	"TurnMaterialized": 5, "ReplyRefused": 1, "ContextCompacted": 1, "ProviderFailed": 1, "PermissionRequested": 1, "PermissionDecided": 2, "ApprovalSaved": 2, "ApprovalRevoked": 2,
+	"PromptAdmitted": 1, "ReplyReceived": 2, "ProcessStarted": 1, "ToolsRegistered": 1, "SessionOpened": 2,
 }
 
 // earlierAdditions counts the additions to the first version of a kind that has a later
@@ -240,6 +242,9 @@ func as(form goldenVariant, e Event) Event {
 		if form.additions < 4 {
 			e.Summarizes = domain.MessageID{}
 		}
+		if form.additions < 5 {
+			e.RulesText = ""
+		}
 		return e
 	case ToolsRegistered:
 		if form.additions < 1 {
@@ -252,6 +257,9 @@ func as(form goldenVariant, e Event) Event {
 	case SessionOpened:
 		if form.additions < 1 {
 			e.ParentMessage, e.ParentCall, e.Ancestors = domain.MessageID{}, "", nil
+		}
+		if form.additions < 2 {
+			e.VersionControl = VersionControl{}
 		}
 		return e
 	case CallStarted:
@@ -284,6 +292,9 @@ func as(form goldenVariant, e Event) Event {
 	case PermissionDecided:
 		if form.additions < 1 {
 			e.Person = ""
+		}
+		if form.additions < 2 {
+			e.Approvals = nil
 		}
 		return e
 	case ApprovalSaved:

@@ -49,6 +49,17 @@ type PermissionDecided struct {
 	WaitedMS int64 `json:"waited_ms"`
 	// Person is the OS user who decided, if By is ByPerson.
 	Person string `json:"person,omitempty" codec:"intern"`
+	// Approvals are the saved approvals that allowed resources of an allowed request, each
+	// once; empty in logs of older programs.
+	Approvals []UsedApproval `json:"approvals,omitempty"`
+}
+
+// A UsedApproval is a saved approval that allowed a request.
+type UsedApproval struct {
+	// Event is the ApprovalSaved.
+	Event domain.EventID `json:"event"`
+	// Resource is its pattern of resources.
+	Resource string `json:"resource"`
 }
 
 // A Decider is the kind of authority that decided on a permission.

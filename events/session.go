@@ -26,7 +26,34 @@ type SessionOpened struct {
 	Ancestors []domain.AgentID `json:"ancestors,omitempty"`
 	// Origin describes how the session entered the ledger.
 	Origin Origin `json:"origin"`
+	// VersionControl is the state of the working copy in Location when the session opened;
+	// zero: there was none, or it is not known.
+	VersionControl VersionControl `json:"version_control,omitzero"`
 }
+
+// A VersionControl is the state of a working copy.
+type VersionControl struct {
+	// System is the program that manages the working copy, such as git.
+	System string `json:"system" codec:"intern"`
+	// Commit is the ID of the commit that is checked out; empty: there is no commit yet.
+	Commit string `json:"commit,omitempty"`
+	// Branch is the branch that is checked out; empty: there is none.
+	Branch string `json:"branch,omitempty" codec:"intern"`
+	// State is CleanCopy or DirtyCopy; empty: not known, because finding it took too long.
+	State CopyState `json:"state,omitempty" codec:"intern"`
+}
+
+// IsZero reports whether there is no working copy, or its state is not known.
+func (v VersionControl) IsZero() bool { return v == VersionControl{} }
+
+// A CopyState is the state of the files of a working copy.
+type CopyState string
+
+// The states of a working copy.
+const (
+	CleanCopy CopyState = "clean" // every file is as in the commit, or ignored
+	DirtyCopy CopyState = "dirty" // a file differs from the commit, or is neither in it nor ignored
+)
 
 // An Origin describes how a session entered the ledger.
 type Origin struct {
@@ -89,7 +116,8 @@ type TurnMaterialized struct {
 	// Observed reports that an import saw the tools used; others may have been
 	// offered.
 	Observed bool `json:"observed,omitempty"`
-	// Rules is the Rules.Digest of the agent's permission rules; empty: not known.
+	// Rules is the RuleSets.Digest of the permission rules in force; empty: not known. It does
+	// not cover the sources of the rules, so the same rules in another file have the same digest.
 	Rules string `json:"rules,omitempty" codec:"intern"`
 	// Parameters is the digest of the parameters of the request as the provider sent
 	// them, without system prompt, messages and tools, and Schemas that of the tools as
@@ -106,6 +134,10 @@ type TurnMaterialized struct {
 	// the messages up to it and does not continue the session. A ContextCompacted follows
 	// in place of a reply. Zero: the request continues the session.
 	Summarizes domain.MessageID `json:"summarizes,omitzero"`
+	// RulesText is the digest of the text of the permission rules in force, in an earlier
+	// TextRecorded: the JSON of domain.RuleSets, with the source of each rule. Rules is the
+	// RuleSets.Digest of the rules in it. Empty: not known.
+	RulesText string `json:"rules_text,omitempty" codec:"intern"`
 }
 
 // Offer returns the tools that the turn may call.
@@ -129,8 +161,8 @@ type DescribedTool struct {
 }
 
 // TextRecorded records a text that turns of the session name by its digest: a system
-// prompt, the description of a tool, the parameters of a request or the tools as sent. A
-// session has each text once.
+// prompt, the description of a tool, the parameters of a request, the tools as sent or the
+// permission rules. A session has each text once.
 type TextRecorded struct {
 	// Digest is the SHA-256 of the text in 64 hexadecimal digits.
 	Digest string `json:"digest"`
