@@ -1,9 +1,12 @@
 package domain
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // RuleSets are sets of rules that are evaluated apart: the configured rules, the rules of
@@ -57,4 +60,33 @@ func (s RuleSets) Digest() string {
 		fmt.Fprintln(h, rules.Digest())
 	}
 	return hex.EncodeToString(h.Sum(nil))
+}
+
+// A ruleText is the JSON of a rule in a text of rules: that of a [Rule], for any effect.
+type ruleText struct {
+	Action   string `json:"action"`
+	Resource string `json:"resource"`
+	Effect   string `json:"effect"`
+	Source   string `json:"source,omitempty"`
+}
+
+// Text returns the rules with their sources as JSON: a list of the sets, each a list of
+// rules in the form of [Rule]. It is valid UTF-8. A RuleSets that is decoded from the text has
+// the Digest of s, if the texts of the rules are UTF-8. Without a set the text is empty.
+func (s RuleSets) Text() string {
+	if len(s) == 0 {
+		return ""
+	}
+	sets := make([][]ruleText, len(s))
+	for i, rules := range s {
+		sets[i] = make([]ruleText, len(rules))
+		for j, r := range rules {
+			sets[i][j] = ruleText{r.Action, r.Resource, r.Effect.String(), r.Source}
+		}
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(sets) // encoding strings to a buffer never fails
+	return strings.TrimSuffix(b.String(), "\n")
 }

@@ -1,7 +1,9 @@
 package domain_test
 
 import (
+	"encoding/json"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/settlement-ledger/ledger/domain"
@@ -81,6 +83,36 @@ func TestRuleSetsGiveTheStrictestOfTheirEffects(t *testing.T) {
 		}
 		if rule, hidden := sets.Hides(action); hidden != hides || hidden && (rule.Effect != domain.Deny || rule.Resource != "*") {
 			t.Fatalf("Hides(%s) of %v = %v %t, want %t", action, sets, rule, hidden, hides)
+		}
+	}
+}
+
+// The text of rules has every rule in order with its source, and decodes to rules of the same
+// digest.
+func TestTheTextOfRuleSetsGivesTheRulesBack(t *testing.T) {
+	t.Parallel()
+	if text := (domain.RuleSets{}).Text(); text != "" {
+		t.Errorf("text of no set = %q, want none", text)
+	}
+	r := rand.New(rand.NewPCG(24, 1))
+	for range 500 {
+		sets := domain.RuleSets{{{Action: "bash", Resource: "<é> && \"x\" \u2028", Effect: domain.Ask, Source: "/home/u/rules:3"}}}
+		for range r.IntN(3) {
+			rules := randomRules(r, 4)
+			for i := range rules {
+				rules[i].Source = []string{"", "rules:1", "b:2"}[r.IntN(3)]
+			}
+			sets = append(sets, rules)
+		}
+		var decoded domain.RuleSets
+		text := sets.Text()
+		if err := json.Unmarshal([]byte(text), &decoded); err != nil || decoded.Digest() != sets.Digest() || len(decoded) != len(sets) {
+			t.Fatalf("text %s of %+v decodes to %+v, %v", text, sets, decoded, err)
+		}
+		for i := range sets {
+			if !slices.Equal(decoded[i], sets[i]) {
+				t.Fatalf("text %s has the set %+v, want %+v", text, decoded[i], sets[i])
+			}
 		}
 	}
 }

@@ -59,8 +59,8 @@ func (c *runState) facts() domain.TurnFacts {
 }
 
 // textDrafts returns the drafts of texts that the session does not have yet: the system
-// prompt, the instruction, the parameters and the schemas of the request, and the
-// descriptions made for the turn. It sets the digests of these texts in turn.
+// prompt, the instruction, the parameters and the schemas of the request, the permission
+// rules, and the descriptions made for the turn. It sets the digests of these texts in turn.
 func (c *runState) textDrafts(turn *events.TurnMaterialized, request Turn, record RequestRecord, described map[domain.Name]string) []events.Draft {
 	var drafts []events.Draft
 	digests := map[string]bool{}
@@ -78,6 +78,7 @@ func (c *runState) textDrafts(turn *events.TurnMaterialized, request Turn, recor
 	}
 	turn.System, turn.Instruction = name(request.System), name(request.Instruction)
 	turn.Parameters, turn.Schemas = name(record.Parameters), name(record.Schemas)
+	turn.RulesText = name(c.profile.Rules.Text())
 	for _, tool := range slices.Sorted(maps.Keys(described)) {
 		turn.Described = append(turn.Described, events.DescribedTool{Name: tool, Text: name(described[tool])})
 	}

@@ -50,7 +50,7 @@ func (p *program) turns(session domain.SessionID) ([]events.TurnMaterialized, ma
 			}
 			texts[e.Digest] = e.Text
 		case events.TurnMaterialized:
-			named := []string{e.System}
+			named := []string{e.System, e.RulesText}
 			for _, d := range e.Described {
 				named = append(named, d.Text)
 			}
@@ -88,7 +88,9 @@ func TestATextIsOnRecordOnceInItsSession(t *testing.T) {
 	})
 	var p *program
 	tools := registry.Tools{"echo": describes, "same": same, "switch": switching(&p)}
-	config := runner.Config{Profile: profiles(map[domain.AgentID]runner.Profile{"build": {System: "Build \xff."}, "plan": {System: "Plan."}})}
+	config := runner.Config{Profile: profiles(map[domain.AgentID]runner.Profile{
+		"build": {System: "Build \xff.", Rules: domain.RuleSets{{{Action: "*", Resource: "*", Effect: domain.Allow, Source: "build:1"}}}}, "plan": {System: "Plan."},
+	})}
 	store := eventstest.NewSlice()
 	var session domain.SessionID
 	for process := range 2 {
@@ -114,13 +116,16 @@ func TestATextIsOnRecordOnceInItsSession(t *testing.T) {
 	var systems []string
 	for _, turn := range turns {
 		systems = append(systems, texts[turn.System])
+		if (texts[turn.RulesText] != "") != (turn.Agent == "build") {
+			t.Errorf("turn of %s has the rules %q", turn.Agent, texts[turn.RulesText])
+		}
 		if len(turn.Described) != 2 || texts[turn.Described[0].Text] != "Echoes for "+string(turn.Agent)+"." {
 			t.Errorf("turn of %s describes %v", turn.Agent, turn.Described)
 		}
 	}
 	build, plan := "Build \uFFFD.", "Plan."
-	if want := []string{build, build, plan, build, build, build, plan, build}; !slices.Equal(systems, want) || len(texts) != 4 {
-		t.Errorf("the system prompts are %q among %d texts, want %q among 4", systems, len(texts), want)
+	if want := []string{build, build, plan, build, build, build, plan, build}; !slices.Equal(systems, want) || len(texts) != 5 {
+		t.Errorf("the system prompts are %q among %d texts, want %q among 5", systems, len(texts), want)
 	}
 }
 
