@@ -236,16 +236,17 @@ func (j *sessionJournal) Late(ctx context.Context, late events.Draft) error {
 	return err
 }
 
-// Note appends another event of a call, such as a permission request. It returns
-// ErrNotRunning if the journal is closed.
-func (j *sessionJournal) Note(ctx context.Context, key messageCall, e events.Event) error {
+// Note appends another event of a call, such as a permission request, and returns its ID. It
+// returns ErrNotRunning if the journal is closed.
+func (j *sessionJournal) Note(ctx context.Context, key messageCall, e events.Event) (domain.EventID, error) {
 	j.notes.RLock()
 	defer j.notes.RUnlock()
 	if j.notes.closed {
-		return ErrNotRunning
+		return domain.EventID{}, ErrNotRunning
 	}
-	_, err := j.writer.Append(ctx, j.ledger.Draft(e, j.cause(key)))
-	return err
+	draft := j.ledger.Draft(e, j.cause(key))
+	_, err := j.writer.Append(ctx, draft)
+	return draft.ID, err
 }
 
 // close rejects further notes and waits for notes in progress. A tool that the registry

@@ -143,12 +143,18 @@ func (r *Runner) begin(ctx context.Context, run *run) (*runState, error) {
 // It returns ErrNotRunning if the session is not running in this process, or an error of
 // the ledger.
 func (r *Runner) Note(ctx context.Context, inv domain.Invocation, e events.Event) error {
-	err := ErrNotRunning
+	_, err := r.Record(ctx, inv, e)
+	return err
+}
+
+// Record is Note, and returns the ID of the recorded event.
+func (r *Runner) Record(ctx context.Context, inv domain.Invocation, e events.Event) (id domain.EventID, err error) {
+	err = ErrNotRunning
 	if c := r.running(inv.Session); c != nil {
-		err = c.journal.Note(ctx, messageCall{inv.Message, inv.Call}, e)
+		id, err = c.journal.Note(ctx, messageCall{inv.Message, inv.Call}, e)
 	}
 	if errors.Is(err, ErrNotRunning) {
-		return fmt.Errorf("record %s in session %s: %w", e.Kind(), inv.Session, err)
+		return id, fmt.Errorf("record %s in session %s: %w", e.Kind(), inv.Session, err)
 	}
-	return err
+	return id, err
 }

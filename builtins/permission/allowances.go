@@ -7,8 +7,8 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// Allowances stores, for each call, the rules that allowed its requests. The ledger has no
-// event for a request that a rule allows; the runner records these rules with the end of the
+// Allowances stores, for each call, the rules that allowed its requests or resources of them.
+// The ledger has no event for a request that rules allow; the runner records these rules with the end of the
 // call. The zero Allowances is ready for use. It is safe for concurrent use.
 type Allowances struct {
 	mu struct {

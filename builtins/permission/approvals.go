@@ -17,8 +17,9 @@ type Approval struct {
 	Action     string              // compared, not matched
 	Resource   string              // a pattern of domain.MatchAsWritten
 	At         time.Time
-	Expires    time.Time // zero: never
-	Person     string    // who approved; empty: not known
+	Expires    time.Time      // zero: never
+	Person     string         // who approved; empty: not known
+	Event      domain.EventID // the event that records the approval; zero: not known
 }
 
 // validAt reports whether the approval is valid at a time.
@@ -68,11 +69,15 @@ func (as *Approvals) indexLocked(agent domain.AgentID, action, resource string) 
 	return slices.IndexFunc(as.mu.list, func(a Approval) bool { return a.Agent == agent && a.Action == action && a.Resource == resource })
 }
 
-// allows reports whether a valid approval matches a request of an agent.
-func (as *Approvals) allows(agent domain.AgentID, action, resource string, now time.Time) bool {
+// find returns the first valid approval that matches a request of an agent, and whether there
+// is one.
+func (as *Approvals) find(agent domain.AgentID, action, resource string, now time.Time) (Approval, bool) {
 	as.mu.Lock()
 	defer as.mu.Unlock()
-	return slices.ContainsFunc(as.mu.list, func(a Approval) bool {
-		return a.Agent == agent && a.Action == action && a.validAt(now) && domain.MatchAsWritten(a.Resource, resource)
-	})
+	for _, a := range as.mu.list {
+		if a.Agent == agent && a.Action == action && a.validAt(now) && domain.MatchAsWritten(a.Resource, resource) {
+			return a, true
+		}
+	}
+	return Approval{}, false
 }

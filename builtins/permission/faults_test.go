@@ -94,8 +94,9 @@ func (o obedient) Decided(ctx context.Context, d permission.Decision) error {
 	return errors.Join(ctx.Err(), o.facts.Decided(ctx, d))
 }
 
-func (o obedient) Saved(ctx context.Context, a permission.Approval) error {
-	return errors.Join(ctx.Err(), o.facts.Saved(ctx, a))
+func (o obedient) Saved(ctx context.Context, a permission.Approval) (domain.EventID, error) {
+	event, err := o.facts.Saved(ctx, a)
+	return event, errors.Join(ctx.Err(), err)
 }
 
 func TestAnswerBesideAnInterruptionIsRecorded(t *testing.T) {

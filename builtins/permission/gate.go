@@ -99,10 +99,16 @@ func (g *Gate) Assert(ctx context.Context, inv domain.Invocation, ask Ask) error
 	if err := g.config.Recorder.Requested(ctx, r); err != nil {
 		return fmt.Errorf("record the request %s: %w", r.ID, err)
 	}
+	var err error
 	if v.effect == domain.Ask {
-		return g.waitForAnswer(ctx, r)
+		err = g.waitForAnswer(ctx, r, v.approvals)
+	} else {
+		err = g.recordDecision(ctx, r, Decision{Effect: v.effect, By: v.by, Rule: v.rule, Resource: v.resource, Approvals: v.approvals})
 	}
-	return g.recordDecision(ctx, r, Decision{Effect: v.effect, By: v.by, Rule: v.rule, Resource: v.resource})
+	if err == nil { // rules may have allowed some resources, and an approval or a person the others
+		g.config.Allowances.add(inv, v.allowed)
+	}
+	return err
 }
 
 // cloneAsk copies the slices and the map of an Ask, so that the caller may reuse them.
@@ -120,6 +126,8 @@ type ruling struct {
 	rule     domain.Rule   // the rule that denies; zero otherwise
 	resource string        // the denied resource; empty otherwise
 	allowed  []domain.Rule // the rules that allow, one of each set for each resource allowed by rule
+	// approvals are those that allow the resources not allowed by rule, each once.
+	approvals []Approval
 }
 
 // evaluate evaluates rules and approvals for each resource, and returns the strictest
@@ -130,15 +138,21 @@ func (g *Gate) evaluate(inv domain.Invocation, ask Ask) ruling {
 	v := ruling{effect: domain.Allow, by: ByRule}
 	for _, resource := range ask.Resources {
 		rule, _ := sets.EvaluateSpelled(ask.Action, resource, ask.Spellings[resource])
-		switch {
-		case rule.Effect == domain.Deny:
+		switch rule.Effect {
+		case domain.Deny:
 			return ruling{effect: domain.Deny, by: ByRule, rule: rule, resource: resource}
-		case rule.Effect == domain.Allow:
+		case domain.Allow:
 			v.allowed = append(v.allowed, rulesOf(sets, ask, resource)...)
-		case g.config.Approvals.allows(inv.Agent, ask.Action, resource, now):
-			v.by = ByApproval
-		default:
+			continue
+		}
+		approval, approved := g.config.Approvals.find(inv.Agent, ask.Action, resource, now)
+		if !approved {
 			v.effect = domain.Ask
+			continue
+		}
+		v.by = ByApproval
+		if !slices.Contains(v.approvals, approval) {
+			v.approvals = append(v.approvals, approval)
 		}
 	}
 	return v
@@ -155,15 +169,15 @@ func rulesOf(sets domain.RuleSets, ask Ask, resource string) []domain.Rule {
 
 // waitForAnswer asks the Approver for a decision on r and records this decision. If the
 // answer to another request also decides r, waitForAnswer records the decision of that
-// answer.
-func (g *Gate) waitForAnswer(ctx context.Context, r Request) error {
+// answer. used are the approvals that allow some resources of r.
+func (g *Gate) waitForAnswer(ctx context.Context, r Request, used []Approval) error {
 	asked := g.config.Now()
 	waiting, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	w := &pendingPrompt{r.Invocation.Session, &r, end}
 	g.addPending(w)
-	if g.evaluate(r.Invocation, r.Ask).effect == domain.Allow { // an approval was saved before w was in the list
-		end(errApprovedElsewhere)
+	if v := g.evaluate(r.Invocation, r.Ask); v.effect == domain.Allow { // an approval was saved before w was in the list
+		end(&approvedElsewhereError{v.approvals})
 	}
 	answer, err := g.config.Approver.Decide(waiting, r)
 	g.removePending(w)
@@ -172,6 +186,9 @@ func (g *Gate) waitForAnswer(ctx context.Context, r Request) error {
 		return fmt.Errorf("ask for permission %s: %w", r.ID, err)
 	}
 	d.Waited = g.config.Now().Sub(asked)
+	if d.Effect == domain.Allow && d.By != ByApproval {
+		d.Approvals = used
+	}
 	recording, cancel := withGracePeriod(ctx, recordGrace)
 	defer cancel()
 	return g.recordDecision(recording, r, d)
@@ -196,17 +213,18 @@ func withGracePeriod(ctx context.Context, grace time.Duration) (context.Context,
 
 // resolveAnswer returns the decision of a request. answer and err are the results of the
 // Approver, and cause is the cause with which its context ended, or nil. If err is nil,
-// the decision is that of answer. Otherwise an approval saved elsewhere (cause
-// errApprovedElsewhere) allows the request, and a rejectionError denies it. After any
+// the decision is that of answer. Otherwise approvals saved elsewhere (an
+// approvedElsewhereError) allow the request, and a rejectionError denies it. After any
 // other cause, resolveAnswer returns cause as the error, and without a cause it returns
 // err.
 func resolveAnswer(answer Answer, err, cause error) (Decision, error) {
 	other, rejected := cause.(*rejectionError)
+	elsewhere, approved := cause.(*approvedElsewhereError)
 	switch {
 	case err == nil:
 		return answer.decision()
-	case cause == errApprovedElsewhere:
-		return Decision{Effect: domain.Allow, By: ByApproval}, nil
+	case approved:
+		return Decision{Effect: domain.Allow, By: ByApproval, Approvals: elsewhere.approvals}, nil
 	case rejected:
 		return Decision{Effect: domain.Deny, By: ByUser, Choice: Reject, Feedback: other.feedback}, nil
 	case cause != nil:
@@ -288,9 +306,11 @@ func (g *Gate) saveApprovals(ctx context.Context, r Request) error {
 		if g.config.ApprovalLifetime > 0 {
 			a.Expires = now.Add(g.config.ApprovalLifetime)
 		}
-		if err := g.config.Recorder.Saved(ctx, a); err != nil {
+		event, err := g.config.Recorder.Saved(ctx, a)
+		if err != nil {
 			return fmt.Errorf("record the approval of %s %s: %w", a.Action, a.Resource, err)
 		}
+		a.Event = event
 		g.config.Approvals.Add(a)
 	}
 	g.endApproved()

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"reflect"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -26,6 +28,7 @@ type facts struct {
 	saved    []permission.Approval
 	asked    []permission.QuestionRequest
 	answered []permission.QuestionResult
+	mint     *domain.Mint // of the events that record approvals
 }
 
 var errFull = errors.New("disk full")
@@ -48,8 +51,12 @@ func (f *facts) Decided(_ context.Context, d permission.Decision) error {
 	return f.add(func() { f.decided = append(f.decided, d) })
 }
 
-func (f *facts) Saved(_ context.Context, a permission.Approval) error {
-	return f.add(func() { f.saved = append(f.saved, a) })
+func (f *facts) Saved(_ context.Context, a permission.Approval) (event domain.EventID, err error) {
+	err = f.add(func() {
+		f.saved = append(f.saved, a)
+		event = f.mint.Event()
+	})
+	return event, err
 }
 
 func (f *facts) QuestionAsked(_ context.Context, r permission.QuestionRequest) error {
@@ -79,7 +86,8 @@ type desk struct {
 
 func newDesk(t testing.TB, rules string, change ...func(*permission.Config)) desk {
 	t.Helper()
-	d := desk{queue: &permission.Queue{}, facts: &facts{}, approvals: &permission.Approvals{}, mint: domain.NewMint(time.Now, entropy())}
+	d := desk{queue: &permission.Queue{}, approvals: &permission.Approvals{}, mint: domain.NewMint(time.Now, entropy())}
+	d.facts = &facts{mint: d.mint}
 	agents := map[domain.AgentID]domain.Rules{"": parseName(t, rules), "build": parseName(t, rules), "reviewer": parseName(t, "deny * *")}
 	c := permission.Config{Rules: one(agents), Approver: d.queue, Questioner: d.queue, Recorder: d.facts, Mint: d.mint, Now: time.Now, Approvals: d.approvals}
 	for _, f := range change {
@@ -148,7 +156,7 @@ func TestRulesDecideWithoutAsking(t *testing.T) {
 		want := permission.Decision{Permission: pending[0].ID, Effect: domain.Allow, By: permission.ByUser, Choice: permission.Once, Waited: time.Minute}
 		got := d.facts.decided[1]
 		got.Invocation = domain.Invocation{}
-		if got != want {
+		if !reflect.DeepEqual(got, want) {
 			t.Errorf("decided %+v, want %+v", got, want)
 		}
 		if len(d.facts.saved) != 0 {
@@ -219,6 +227,70 @@ func TestApprovalNeverOverridesAConfiguredDeny(t *testing.T) {
 	if err := d.Assert(t.Context(), d.invocation(), ask("bash", "pwd")); !errors.Is(err, domain.ErrDenied) {
 		t.Errorf("Assert against a deny with an approval = %v, want a denial", err)
 	}
+}
+
+// A decision names each approval that allowed a resource: of a request that approvals decide
+// alone, beside the answer of a person, and after an answer to another request. The rules that
+// allowed other resources of an allowed request are those of its call.
+func TestADecisionNamesTheApprovalsAndRulesThatAllowed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		allowances := new(permission.Allowances)
+		d := newDesk(t, "allow edit free*", func(c *permission.Config) { c.Allowances = allowances })
+		used := func(t *testing.T, i int, by permission.Authority, want ...permission.Approval) {
+			t.Helper()
+			if got := d.facts.decided[i]; got.By != by || !slices.Equal(got.Approvals, want) {
+				t.Errorf("decision %d is by %s with the approvals %+v, want by %s with %+v", i, got.By, got.Approvals, by, want)
+			}
+		}
+		first := ask("edit", "a")
+		first.Save = []string{"a*"}
+		invs := []domain.Invocation{d.invocation(), d.invocation(), d.invocation(), d.invocation(), d.invocation()}
+		asked, waiting := d.assert(t.Context(), invs[0], first), (<-chan error)(nil)
+		synctest.Wait()
+		waiting = d.assert(t.Context(), invs[1], ask("edit", "a2", "free"))
+		synctest.Wait()
+		if err := d.queue.Reply(d.queue.Pending()[0].ID, permission.Always, ""); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(<-asked, <-waiting); err != nil {
+			t.Fatal(err)
+		}
+		saved := d.approvals.List(time.Now())[0]
+		if saved.Event.IsZero() {
+			t.Error("the saved approval has no event")
+		}
+		used(t, 0, permission.ByUser)
+		used(t, 1, permission.ByApproval, saved)
+		if err := d.Assert(t.Context(), invs[2], ask("edit", "a", "free too", "a1")); err != nil {
+			t.Fatal(err)
+		}
+		used(t, 2, permission.ByApproval, saved)
+		asked = d.assert(t.Context(), invs[3], ask("edit", "b", "a", "free three"))
+		synctest.Wait()
+		if err := d.queue.Reply(d.queue.Pending()[0].ID, permission.Once, ""); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-asked; err != nil {
+			t.Fatal(err)
+		}
+		used(t, 3, permission.ByUser, saved)
+		asked = d.assert(t.Context(), invs[4], ask("edit", "b", "a", "free"))
+		synctest.Wait()
+		if err := d.queue.Reply(d.queue.Pending()[0].ID, permission.Reject, ""); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-asked; err == nil {
+			t.Fatal("a rejected request returned no error")
+		}
+		used(t, 4, permission.ByUser)
+		for i, want := range []int{0, 1, 1, 1, 0} {
+			rules := allowances.Of(invs[i])
+			if len(rules) != want || want > 0 && rules[0].Source != "rules:1" {
+				t.Errorf("call %d was allowed by the rules %+v, want %d of them", i, rules, want)
+			}
+		}
+	})
 }
 
 // Scenario 82.

@@ -2,7 +2,6 @@ package permission
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/settlement-ledger/ledger/domain"
@@ -17,8 +16,11 @@ type pendingPrompt struct {
 	cancel  context.CancelCauseFunc
 }
 
-// errApprovedElsewhere is the cause that ends a pending request which a new approval allows.
-var errApprovedElsewhere = errors.New("approved by the answer to another request")
+// An approvedElsewhereError is the cause that ends a pending request which a new approval
+// allows. It carries the approvals that allow the request.
+type approvedElsewhereError struct{ approvals []Approval }
+
+func (*approvedElsewhereError) Error() string { return "approved by the answer to another request" }
 
 // A rejectionError is the cause that ends a pending prompt because a person rejected
 // a request or dismissed a question of the same session. It carries the person's feedback, because a run
@@ -30,8 +32,11 @@ func (*rejectionError) Error() string { return "refused with another request of 
 // endApproved ends the pending requests that rules and approvals allow.
 func (g *Gate) endApproved() {
 	for _, w := range g.pending() {
-		if w.request != nil && g.evaluate(w.request.Invocation, w.request.Ask).effect == domain.Allow {
-			w.cancel(errApprovedElsewhere)
+		if w.request == nil {
+			continue
+		}
+		if v := g.evaluate(w.request.Invocation, w.request.Ask); v.effect == domain.Allow {
+			w.cancel(&approvedElsewhereError{v.approvals})
 		}
 	}
 }

@@ -137,14 +137,15 @@ type Decision struct {
 	Feedback   string        // of a person; may be empty
 	Waited     time.Duration // from the question to its answer; zero if no one was asked
 	Person     string        // with ByUser: the person who decided; empty: not known
+	Approvals  []Approval    // with Allow: those that allowed resources, each once
 }
 
-// A Recorder records permission events. Each method returns once its event is durable. It is
-// safe for concurrent use.
+// A Recorder records permission events. Each method returns once its event is durable. Saved
+// returns the event that records the approval. A Recorder is safe for concurrent use.
 type Recorder interface {
 	Requested(context.Context, Request) error
 	Decided(context.Context, Decision) error
-	Saved(context.Context, Approval) error
+	Saved(context.Context, Approval) (domain.EventID, error)
 	QuestionAsked(context.Context, QuestionRequest) error
 	QuestionAnswered(context.Context, QuestionResult) error
 }

@@ -272,11 +272,11 @@ func (f *facts) Requested(_ context.Context, r permission.Request) error {
 
 func (f *facts) Decided(context.Context, permission.Decision) error { return nil }
 
-func (f *facts) Saved(_ context.Context, a permission.Approval) error {
+func (f *facts) Saved(_ context.Context, a permission.Approval) (domain.EventID, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.saved = append(f.saved, a)
-	return nil
+	return domain.EventID{}, nil
 }
 
 func (f *facts) QuestionAsked(context.Context, permission.QuestionRequest) error {

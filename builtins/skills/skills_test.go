@@ -24,7 +24,9 @@ type recorder struct{ permission.Recorder }
 
 func (recorder) Requested(context.Context, permission.Request) error { return nil }
 func (recorder) Decided(context.Context, permission.Decision) error  { return nil }
-func (recorder) Saved(context.Context, permission.Approval) error    { return nil }
+func (recorder) Saved(context.Context, permission.Approval) (domain.EventID, error) {
+	return domain.EventID{}, nil
+}
 
 // person is an Approver that gives one answer and keeps the requests.
 type person struct {

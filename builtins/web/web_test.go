@@ -33,11 +33,11 @@ func (l *permissionLog) Requested(_ context.Context, r permission.Request) error
 	return nil
 }
 
-func (l *permissionLog) Saved(_ context.Context, a permission.Approval) error {
+func (l *permissionLog) Saved(_ context.Context, a permission.Approval) (domain.EventID, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.saved = append(l.saved, a)
-	return nil
+	return domain.EventID{}, nil
 }
 
 func (*permissionLog) Decided(context.Context, permission.Decision) error { return nil }

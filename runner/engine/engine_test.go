@@ -3,10 +3,12 @@ package engine_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -342,6 +344,23 @@ func TestASavedApprovalCountsInItsLocation(t *testing.T) {
 	if n := person.asked.Load(); n != 2 {
 		t.Errorf("after an approval of /a, /a asked again: %d questions, want 2", n)
 	}
+	var saved, used []domain.EventID
+	for v, err := range l.ReadAll(t.Context(), events.Position{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch e := v.Event.(type) {
+		case events.ApprovalSaved:
+			saved = append(saved, v.ID)
+		case events.PermissionDecided:
+			for _, approval := range e.Approvals {
+				used = append(used, approval.Event)
+			}
+		}
+	}
+	if len(saved) != 2 || !slices.Equal(used, saved[:1]) {
+		t.Errorf("the decisions name the approvals %v, want the first of %v", used, saved)
+	}
 	if err := two.Close(t.Context()); err != nil {
 		t.Errorf("Close = %v", err)
 	}
@@ -366,14 +385,21 @@ func TestLogNamesThePersonAndTheRulesThatDecided(t *testing.T) {
 			t.Fatal(err)
 		}
 		var decided, saved, allowed []string
+		texts := map[string]string{}
 		for v, err := range l.Read(t.Context(), events.SessionStream(session), 0) {
 			if err != nil {
 				t.Fatal(err)
 			}
 			switch e := v.Event.(type) {
+			case events.TextRecorded:
+				texts[e.Digest] = e.Text
 			case events.TurnMaterialized:
 				if want := configured.Digest(); e.Rules != want {
 					t.Errorf("the turn names the rules %q, want %q", e.Rules, want)
+				}
+				var recorded domain.RuleSets
+				if err := json.Unmarshal([]byte(texts[e.RulesText]), &recorded); err != nil || len(recorded) != 1 || !slices.Equal(recorded[0], configured) {
+					t.Errorf("the text of the rules is %q (%v), want that of %+v", texts[e.RulesText], err, configured)
 				}
 			case events.PermissionDecided:
 				decided = append(decided, e.Person)

@@ -20,6 +20,7 @@ type SavedApproval struct {
 	events.ApprovalSaved
 	Session domain.SessionID `json:"session"`
 	At      time.Time        `json:"at"`
+	Event   domain.EventID   `json:"event"` // the ApprovalSaved
 }
 
 // approvalAgent is the agent of an approval whose event names no agent. Programs that
@@ -37,7 +38,7 @@ type SavedApprovals struct {
 // an approval or a revocation without an agent is build.
 func Approvals() projections.Projection[*SavedApprovals] {
 	return projections.Projection[*SavedApprovals]{
-		Name: "approvals", Version: 2,
+		Name: "approvals", Version: 3,
 		Reads: events.Filter{Kinds: []string{events.ApprovalSaved{}.Kind(), events.ApprovalRevoked{}.Kind()}},
 		Init:  func() *SavedApprovals { return &SavedApprovals{} },
 		Apply: func(s *SavedApprovals, v events.Envelope) *SavedApprovals {
@@ -45,7 +46,7 @@ func Approvals() projections.Projection[*SavedApprovals] {
 			case events.ApprovalSaved:
 				e.Agent = cmp.Or(e.Agent, approvalAgent)
 				s.revoke(events.ApprovalRevoked{Agent: e.Agent, Location: e.Location, Action: e.Action, Resource: e.Resource})
-				s.Saved = append(s.Saved, SavedApproval{e, v.Correlation, v.Time})
+				s.Saved = append(s.Saved, SavedApproval{e, v.Correlation, v.Time, v.ID})
 			case events.ApprovalRevoked:
 				e.Agent = cmp.Or(e.Agent, approvalAgent)
 				s.revoke(e)
@@ -73,7 +74,7 @@ func (s *SavedApprovals) forLocation(location string) *permission.Approvals {
 		if a.Location == location {
 			set.Add(permission.Approval{
 				Permission: a.Permission, Session: a.Session, Agent: a.Agent, Action: a.Action, Resource: a.Resource,
-				At: a.At, Expires: a.Expires, Person: a.Person,
+				At: a.At, Expires: a.Expires, Person: a.Person, Event: a.Event,
 			})
 		}
 	}
@@ -97,15 +98,19 @@ func (r *permissionRecorder) Requested(ctx context.Context, q permission.Request
 
 // Decided records the decision on a request.
 func (r *permissionRecorder) Decided(ctx context.Context, d permission.Decision) error {
-	return r.workspace.Runner.Note(ctx, d.Invocation, events.PermissionDecided{
+	e := events.PermissionDecided{
 		Permission: d.Permission, Effect: d.Effect, By: events.Decider(d.By.String()), Rule: d.Rule,
 		Scope: d.Choice.String(), Feedback: d.Feedback, WaitedMS: d.Waited.Milliseconds(), Person: d.Person,
-	})
+	}
+	for _, a := range d.Approvals {
+		e.Approvals = append(e.Approvals, events.UsedApproval{Event: a.Event, Resource: a.Resource})
+	}
+	return r.workspace.Runner.Note(ctx, d.Invocation, e)
 }
 
 // Saved records an approval for later requests, in the session in which it was given.
-func (r *permissionRecorder) Saved(ctx context.Context, a permission.Approval) error {
-	return r.workspace.Runner.Note(ctx, domain.Invocation{Session: a.Session}, events.ApprovalSaved{
+func (r *permissionRecorder) Saved(ctx context.Context, a permission.Approval) (domain.EventID, error) {
+	return r.workspace.Runner.Record(ctx, domain.Invocation{Session: a.Session}, events.ApprovalSaved{
 		Permission: a.Permission, Agent: a.Agent, Location: r.location, Action: a.Action, Resource: a.Resource, Expires: a.Expires, Person: a.Person,
 	})
 }

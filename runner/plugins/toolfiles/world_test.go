@@ -271,7 +271,9 @@ func (f *facts) Decided(_ context.Context, d permission.Decision) error {
 	return nil
 }
 
-func (f *facts) Saved(context.Context, permission.Approval) error                  { return nil }
+func (f *facts) Saved(context.Context, permission.Approval) (domain.EventID, error) {
+	return domain.EventID{}, nil
+}
 func (f *facts) QuestionAsked(context.Context, permission.QuestionRequest) error   { return nil }
 func (f *facts) QuestionAnswered(context.Context, permission.QuestionResult) error { return nil }
 
