@@ -81,6 +81,10 @@ type Config struct {
 	// Has reports whether this machine has something that a tool needs, as
 	// domain.TurnFacts.Has does. Nil: it has everything.
 	Has func(need string) bool
+	// VersionControl returns the state of the working copy in the location of a session that
+	// Open records. It returns soon, and the zero value if there is no working copy. Nil: no
+	// session records a state.
+	VersionControl func(ctx context.Context, location string) events.VersionControl
 	// Refresh brings the registrations up to date. It is called before each turn is
 	// offered and before the calls of a reply are settled. An error ends the run. Nil: no
 	// call.
@@ -222,11 +226,14 @@ func New(config Config) *Runner {
 	return r
 }
 
-// Open records a new session and returns its ID. It overwrites the fields Session and
-// Origin of e; the caller sets the others.
+// Open records a new session and returns its ID. It overwrites the fields Session, Origin
+// and, with Config.VersionControl, VersionControl of e; the caller sets the others.
 func (r *Runner) Open(ctx context.Context, e events.SessionOpened) (domain.SessionID, error) {
 	l := r.config.Ledger
 	e.Session, e.Origin = l.Mint().Session(), events.Origin{Kind: events.RunHere}
+	if r.config.VersionControl != nil && e.Location != "" {
+		e.VersionControl = r.config.VersionControl(ctx, e.Location)
+	}
 	if _, err := l.Append(ctx, events.SessionStream(e.Session), 0, l.Draft(e, domain.EventID{})); err != nil {
 		return domain.SessionID{}, fmt.Errorf("open session: %w", err)
 	}

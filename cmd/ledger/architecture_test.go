@@ -77,6 +77,7 @@ var importRules = map[string]importRule{
 	"runner":                       {[]string{"domain", "events", "projections", "projections/conversation", "projections/openwork", "registry"}, []string{"golang.org/x/sync"}},
 	"runner/plugins":               {[]string{"domain", "registry", "builtins/permission", "builtins/process"}, nil},
 	"runner/agents":                {[]string{"domain", "builtins/frontmatter", "builtins/permission"}, nil},
+	"runner/versioncontrol":        {[]string{"events"}, nil},
 	"runner/secrets":               {nil, []string{"github.com/go-json-experiment/json"}},
 	"runner/plugins/mcp": {[]string{
 		"domain", "builtins", "builtins/permission", "builtins/process", "runner/plugins", "runner/plugins/mcp/mcpconfig", "runner/plugins/mcp/transport", "runner/secrets",
@@ -120,7 +121,7 @@ var importRules = map[string]importRule{
 	}, []string{"github.com/prometheus/client_golang"}},
 	"cmd/ledger/sessions": {[]string{
 		"domain", "events", "projections", "projections/conversation", "registry", "registry/outputs", "registry/outputs/remote",
-		"builtins", "builtins/lsp", "builtins/permission", "builtins/sessiontools", "builtins/skills", "builtins/web", "builtins/workspace", "runner", "runner/agents", "runner/engine", "runner/plugins", "runner/plugins/mcp", "runner/plugins/toolfiles", "runner/providers/script",
+		"builtins", "builtins/lsp", "builtins/permission", "builtins/sessiontools", "builtins/skills", "builtins/web", "builtins/workspace", "runner", "runner/agents", "runner/engine", "runner/plugins", "runner/plugins/mcp", "runner/plugins/toolfiles", "runner/providers/script", "runner/versioncontrol",
 		"cmd/ledger/fault", "cmd/ledger/promptline", "cmd/ledger/render", "cmd/ledger/stores",
 	}, []string{"github.com/charmbracelet/x"}},
 	"cmd/ledger/promptline": {nil, []string{"github.com/charmbracelet/x", "golang.org/x/sys"}},

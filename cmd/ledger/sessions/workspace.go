@@ -21,6 +21,7 @@ import (
 	"github.com/settlement-ledger/ledger/runner"
 	"github.com/settlement-ledger/ledger/runner/agents"
 	"github.com/settlement-ledger/ledger/runner/engine"
+	"github.com/settlement-ledger/ledger/runner/versioncontrol"
 )
 
 // A SessionRunner runs sessions in a workspace, whose tools it has registered. It is safe
@@ -92,7 +93,9 @@ func (p *ActiveProcess) OpenWorkspace(ctx context.Context, s Setup) (*SessionRun
 			keep := func(servers *lsp.Servers) { r.servers = append(r.servers, servers) }
 			return s.tools(toolParts{Workspace: w, root: root, outputs: outputReader{p.Outputs}, version: p.launcher.Version, keepServers: keep})
 		},
-		Runner: runner.Config{Provider: s.Provider, Steps: s.Steps, Client: clientName, Flags: s.Flags, Has: s.has, OnPart: r.onPart},
+		Runner: runner.Config{
+			Provider: s.Provider, Steps: s.Steps, Client: clientName, Flags: s.Flags, Has: s.has, OnPart: r.onPart, VersionControl: versioncontrol.Read,
+		},
 	}
 	if terminal := p.launcher.Terminal(ctx); terminal != nil {
 		config.Approver, config.Questioner = terminal, terminal
