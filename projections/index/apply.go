@@ -57,7 +57,7 @@ func placeOf(v events.Envelope) calls.Place {
 func (f *filler) applySession(s *sessionRow, v events.Envelope) error {
 	switch e := v.Event.(type) {
 	case events.SessionOpened:
-		s.parentMessage, s.parentCall, s.openedLocation = e.ParentMessage, e.ParentCall, e.Location
+		s.parentMessage, s.parentCall, s.openedLocation, s.versionControl = e.ParentMessage, e.ParentCall, e.Location, e.VersionControl
 		if e.Origin.Source != "" {
 			f.nameBegin(sessionNames, e.Origin.Source, s.number)
 			f.nameWhole(sessionNames, e.Origin.Source, s.number)
@@ -310,9 +310,9 @@ func (f *filler) materialized(s *sessionRow, e events.TurnMaterialized, v events
 	f.nameBegin(turnNames, v.ID.String(), at)
 	f.nameEnd(turnNames, v.ID.String(), at)
 	_, err = f.exec(`INSERT INTO turns (session, turn, message, agent, model, provider, client, offer, hidden, disabled, observed,
-		system, instruction, rules, parameters, schemas, compacted, event, position, revision, time, last_position, last_revision) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?19, ?20)`,
+		system, instruction, rules, rules_text, parameters, schemas, compacted, event, position, revision, time, last_position, last_revision) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?20, ?21)`,
 		s.ID, e.Turn, e.Message, string(e.Agent), e.Model, e.Provider, e.Client, offer, len(e.Hidden), e.Disabled, e.Observed,
-		e.System, e.Instruction, e.Rules, e.Parameters, e.Schemas, e.Compacted, v.ID, v.Position, v.Revision, v.Time)
+		e.System, e.Instruction, e.Rules, e.RulesText, e.Parameters, e.Schemas, e.Compacted, v.ID, v.Position, v.Revision, v.Time)
 	if err != nil {
 		return err
 	}

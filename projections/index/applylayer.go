@@ -116,9 +116,13 @@ func (f *filler) applyPermission(s *sessionRow, v events.Envelope) error {
 		if e.Effect != 0 {
 			effect = e.Effect.String()
 		}
+		approvals, err := list(e.Approvals)
+		if err != nil {
+			return err
+		}
 		n, err := f.exec(`UPDATE permissions SET effect = ?, decided_by = ?, scope = ?, person = ?, feedback = ?, rule_action = ?, rule_resource = ?, rule_source = ?,
-			waited_ms = ?, decided_event = ?, decided_position = ?, decided_time = ? WHERE permission = ? AND decided_event IS NULL`,
-			effect, string(e.By), e.Scope, e.Person, e.Feedback, e.Rule.Action, e.Rule.Resource, e.Rule.Source, e.WaitedMS, v.ID, v.Position, v.Time, e.Permission)
+			approvals = ?, waited_ms = ?, decided_event = ?, decided_position = ?, decided_time = ? WHERE permission = ? AND decided_event IS NULL`,
+			effect, string(e.By), e.Scope, e.Person, e.Feedback, e.Rule.Action, e.Rule.Resource, e.Rule.Source, approvals, e.WaitedMS, v.ID, v.Position, v.Time, e.Permission)
 		if err != nil || n == 0 {
 			return err
 		}

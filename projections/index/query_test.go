@@ -113,6 +113,33 @@ func TestSearchFindsTexts(t *testing.T) {
 	same(t, "the long text", table(t, x, "SELECT bytes, length(CAST(text AS BLOB)) FROM texts WHERE bytes > 8192"), []string{fmt.Sprintf("%d|%d", len(long), textBytes)})
 }
 
+// The index has the working copy of a session, the text of the rules of a turn, and who
+// decided on a request.
+func TestTheIndexHasTheWorkingCopyTheRulesAndTheDecider(t *testing.T) {
+	t.Parallel()
+	log := projectionstest.NewLog(1)
+	session, message, turn, permission := log.Mint.Session(), log.Mint.Message(), log.Mint.Turn(), log.Mint.Permission()
+	stream, approval := events.SessionStream(session), log.Mint.Event()
+	log.Add(stream, events.SessionOpened{
+		Session: session, Agent: "build", Origin: events.Origin{Kind: events.RunHere},
+		VersionControl: events.VersionControl{System: "git", Commit: "0a0a", Branch: "main", State: events.CleanCopy},
+	})
+	log.Add(stream, events.TextRecorded{Digest: "ab", Text: "[]"})
+	log.Add(stream, events.TurnMaterialized{Turn: turn, Message: message, Agent: "build", Rules: "cd", RulesText: "ab"})
+	log.Add(stream, events.PermissionRequested{Permission: permission, Message: message, Call: "c", Action: "edit", Resources: []string{"a"}})
+	log.Add(stream, events.PermissionDecided{
+		Permission: permission, Effect: domain.Allow, By: events.ByApproval, Approvals: []events.UsedApproval{{Event: approval, Resource: "a*"}},
+	})
+	other := log.Mint.Session()
+	log.Add(events.SessionStream(other), events.SessionOpened{Session: other, Agent: "build", Origin: events.Origin{Kind: events.RunHere}})
+	l, _ := newLedger(t, log.Envelopes())
+	x := newIndex(t, l)
+	same(t, "sessions", table(t, x, "SELECT vcs, vcs_commit, vcs_branch, vcs_state FROM sessions ORDER BY number"), []string{"git|0a0a|main|clean", "|||"})
+	same(t, "turns", table(t, x, "SELECT rules, rules_text, recorded_texts.revision FROM turns JOIN recorded_texts USING (session) WHERE digest = rules_text"), []string{"cd|ab|2"})
+	same(t, "permissions", table(t, x, "SELECT decided_by, json_extract(approvals, '$[0].event'), json_extract(approvals, '$[0].resource') FROM permissions"),
+		[]string{"approval|" + approval.String() + "|a*"})
+}
+
 var update = flag.Bool("update", false, "write docs/schema.md")
 
 // docs/schema.md describes every table and column of the schema, with the comments of

@@ -98,6 +98,7 @@ type sessionRow struct {
 	openedLocation   string
 	parentMessage    domain.MessageID
 	parentCall       domain.CallID
+	versionControl   events.VersionControl // of the opening
 	openedPosition   events.Position
 	lastPosition     events.Position
 	turns            int64
@@ -114,7 +115,7 @@ type sessionRow struct {
 // sessionColumns are the columns of a sessionRow, in the order of values and of scan.
 var sessionColumns = []string{
 	"session", "number", "agent", "location", "opened_location", "model", "parent", "parent_message", "parent_call", "origin", "origin_format", "origin_source",
-	"opened_time", "opened_position", "last_time", "last_position", "revision", "title", "prompts", "turns", "replies", "calls", "open_calls", "failed_calls",
+	"vcs", "vcs_commit", "vcs_branch", "vcs_state", "opened_time", "opened_position", "last_time", "last_position", "revision", "title", "prompts", "turns", "replies", "calls", "open_calls", "failed_calls",
 	"input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "provider_failures", "unknown_events", "interrupted", "closed",
 }
 
@@ -122,7 +123,7 @@ var sessionColumns = []string{
 func (r *sessionRow) values() []any {
 	return []any{
 		r.ID, r.number, string(r.Agent), r.Location, r.openedLocation, r.Model, r.Parent, r.parentMessage, string(r.parentCall), string(r.Origin.Kind), r.Origin.Format, r.Origin.Source,
-		r.Opened, r.openedPosition, r.LastEvent, r.lastPosition, r.Revision, r.Title, r.Prompts, r.turns, r.Replies, r.Calls, r.Open, r.Failed,
+		r.versionControl.System, r.versionControl.Commit, r.versionControl.Branch, string(r.versionControl.State), r.Opened, r.openedPosition, r.LastEvent, r.lastPosition, r.Revision, r.Title, r.Prompts, r.turns, r.Replies, r.Calls, r.Open, r.Failed,
 		r.tokens.Input, r.tokens.Output, r.tokens.CacheRead, r.tokens.CacheWrite, r.providerFailures, r.unknownEvents, r.Interrupted, r.Closed,
 	}
 }
@@ -135,6 +136,7 @@ func (r *sessionRow) scan(row []driver.Value) error {
 	c.text(&r.Parent, &r.parentMessage)
 	r.parentCall = domain.CallID(c.string())
 	r.Origin = events.Origin{Kind: events.OriginKind(c.string()), Format: c.string(), Source: c.string()}
+	r.versionControl = events.VersionControl{System: c.string(), Commit: c.string(), Branch: c.string(), State: events.CopyState(c.string())}
 	r.Opened, r.openedPosition, r.LastEvent, r.lastPosition = c.time(), c.position(), c.time(), c.position()
 	r.Revision, r.Title = events.Revision(c.integer()), c.string()
 	r.Prompts, r.turns, r.Replies = int(c.integer()), c.integer(), int(c.integer())

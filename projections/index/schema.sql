@@ -116,6 +116,10 @@ CREATE TABLE sessions (
   origin             TEXT, -- run or import
   origin_format      TEXT, -- the file format of an import
   origin_source      TEXT, -- the name of the session in the imported file
+  vcs                TEXT, -- the program of the working copy as the session opened, such as git; null: no working copy, or not known
+  vcs_commit         TEXT, -- the commit that was checked out
+  vcs_branch         TEXT, -- the branch that was checked out
+  vcs_state          TEXT, -- clean or dirty; null: not known
   opened_time        TEXT NOT NULL, -- the time of the first event
   opened_position    INTEGER NOT NULL, -- the position of the first event
   last_time          TEXT NOT NULL, -- the time of the last event
@@ -177,6 +181,7 @@ CREATE TABLE turns (
   system        TEXT, -- the digest of the system prompt
   instruction   TEXT, -- the digest of the text behind the messages
   rules         TEXT, -- the digest of the permission rules
+  rules_text    TEXT, -- the digest of their text with the file and line of each rule, in recorded_texts
   parameters    TEXT, -- the digest of the parameters of the request
   schemas       TEXT, -- the digest of the tools as sent
   compacted     TEXT, -- the event that lists the messages which the request leaves out
@@ -324,6 +329,7 @@ CREATE TABLE permissions (
   rule_action        TEXT, -- the action pattern of the denying rule
   rule_resource      TEXT, -- the resource pattern of the denying rule
   rule_source        TEXT, -- the file and line of the denying rule
+  approvals          TEXT, -- the saved approvals that allowed resources of the request, as a JSON array of {event, resource}; null: none
   waited_ms          INTEGER, -- the time from request to decision, in milliseconds
   decided_event      TEXT, -- the event of the decision
   decided_position   INTEGER, -- its position

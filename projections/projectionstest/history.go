@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
@@ -50,18 +51,19 @@ type registration struct {
 
 // A sessionGen is the state of an open session and of its last turn.
 type sessionGen struct {
-	id      domain.SessionID
-	stream  events.Stream
-	turn    domain.TurnID          // the last one
-	message domain.MessageID       // of the last turn
-	offer   []domain.Offered       // of the last turn, without hidden tools
-	calls   []*callGen             // of the last reply, added ones too
-	agent   domain.AgentID         // of the next turn
-	text    string                 // the digest of the last text
-	past    []domain.MessageID     // the replies before the last one
-	compact domain.EventID         // the last compaction
-	kept    []domain.Retained      // retained outputs that have not been pruned
-	saved   []events.ApprovalSaved // all saved approvals, also revoked ones
+	id       domain.SessionID
+	stream   events.Stream
+	approved domain.EventID         // the last saved approval
+	turn     domain.TurnID          // the last one
+	message  domain.MessageID       // of the last turn
+	offer    []domain.Offered       // of the last turn, without hidden tools
+	calls    []*callGen             // of the last reply, added ones too
+	agent    domain.AgentID         // of the next turn
+	text     string                 // the digest of the last text
+	past     []domain.MessageID     // the replies before the last one
+	compact  domain.EventID         // the last compaction
+	kept     []domain.Retained      // retained outputs that have not been pruned
+	saved    []events.ApprovalSaved // all saved approvals, also revoked ones
 }
 
 // A callGen is the state of a call of the last reply.
@@ -207,6 +209,8 @@ func (g *generator) openSession() {
 		if len(parent.calls) > 0 {
 			e.ParentMessage, e.ParentCall = parent.message, parent.calls[0].ID
 		}
+	} else {
+		e.VersionControl = events.VersionControl{System: "git", Commit: strings.Repeat("0a", 20), Branch: "main", State: events.DirtyCopy}
 	}
 	g.log.Add(t.stream, e)
 	g.sessions = append(g.sessions, t)

@@ -46,7 +46,7 @@ func (g *generator) turn(t *sessionGen) {
 		t.past = append(t.past, t.message)
 	}
 	t.turn, t.message, t.offer, t.calls = g.log.Mint.Turn(), g.log.Mint.Message(), g.effective(t), nil
-	e := events.TurnMaterialized{Turn: t.turn, Message: t.message, Agent: t.agent, Model: "m-1", Tools: t.offer, System: t.text, Compacted: t.compact}
+	e := events.TurnMaterialized{Turn: t.turn, Message: t.message, Agent: t.agent, Model: "m-1", Tools: t.offer, System: t.text, Compacted: t.compact, RulesText: t.text}
 	if len(t.offer) > 1 && g.chance(3) {
 		rule := domain.Rule{Action: "*", Resource: "*", Effect: domain.Deny, Source: "rules:1"}
 		e.Hidden = []events.HiddenTool{{Offered: t.offer[0], Rule: rule}}
@@ -262,12 +262,16 @@ func (g *generator) decide(t *sessionGen, a *callGen) {
 	if g.chance(3) {
 		scope, effect = "reject", domain.Deny
 	}
-	g.log.Add(t.stream, events.PermissionDecided{
+	decided := events.PermissionDecided{
 		Permission: a.waits, Effect: effect, By: events.ByPerson, Scope: scope, WaitedMS: int64(g.log.Rand.IntN(5000)),
-	})
+	}
+	if effect == domain.Allow && !t.approved.IsZero() {
+		decided.By, decided.Scope, decided.Approvals = events.ByApproval, "", []events.UsedApproval{{Event: t.approved, Resource: "src/*"}}
+	}
+	g.log.Add(t.stream, decided)
 	if effect == domain.Allow && g.chance(2) {
 		e := events.ApprovalSaved{Permission: a.waits, Location: location, Action: a.Name, Resource: "src/*"}
-		g.log.Add(t.stream, e)
+		t.approved = g.log.Add(t.stream, e).ID
 		t.saved = append(t.saved, e)
 	}
 	a.waits = domain.PermissionID{}

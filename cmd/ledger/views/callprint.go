@@ -140,6 +140,9 @@ func printPermissions(out *render.Printer, all []permissionRow) {
 		if p.Shown != nil {
 			out.Line("    shown: %s", shownText(*p.Shown))
 		}
+		for _, a := range p.Approvals {
+			out.Line("    by the approval %s: %s", render.ShortID(a.Event), render.Printable(a.Resource))
+		}
 		for _, more := range []string{ruleText(p.Rule), render.Printable(render.ValueOf(p.Feedback))} {
 			if more != "" {
 				out.Line("    %s", indented(more))

@@ -94,6 +94,8 @@ type permissionRow struct {
 	WaitedMS   *int64              `json:"waited_ms"` // milliseconds from the request to the decision
 	Person     *string             `json:"person"`    // the OS user who decided
 	Decided    render.Timestamp    `json:"decided"`
+	// Approvals are the saved approvals that allowed resources of the request.
+	Approvals []events.UsedApproval `json:"approvals"`
 }
 
 // A lateRow is a result that the ledger observed after the settlement of the call.
@@ -298,6 +300,7 @@ func (d *callDetail) applySettlement(e events.CallSettled) bool {
 func (d *callDetail) applyRequest(e events.PermissionRequested, v events.Envelope) bool {
 	d.Permissions = append(d.Permissions, permissionRow{
 		Permission: e.Permission, Action: e.Action, Resources: e.Resources, Save: append([]string{}, e.Save...), Shown: render.OrNull(e.Shown), Requested: render.Timestamp(v.Time),
+		Approvals: []events.UsedApproval{},
 	})
 	return true
 }
@@ -310,7 +313,7 @@ func (d *callDetail) applyDecision(e events.PermissionDecided, v events.Envelope
 		if p.Permission == e.Permission {
 			p.Effect, p.By, p.Rule, p.Scope = render.OrNull(e.Effect.String()), render.OrNull(string(e.By)), render.OrNull(e.Rule), render.OrNull(e.Scope)
 			p.Feedback, p.WaitedMS, p.Decided = render.OrNull(e.Feedback), &e.WaitedMS, render.Timestamp(v.Time)
-			p.Person = render.OrNull(e.Person)
+			p.Person, p.Approvals = render.OrNull(e.Person), append(p.Approvals, e.Approvals...)
 			return true
 		}
 	}

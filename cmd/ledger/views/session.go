@@ -73,7 +73,33 @@ func sessionState(out *render.Printer, s calls.Session) string {
 // timeline.
 type sessionDetail struct {
 	sessionRow
-	Timeline []timelineEntry `json:"timeline"`
+	// VersionControl is the working copy in the location as the session opened; null: none on record.
+	VersionControl *versionControlRow `json:"version_control"`
+	Timeline       []timelineEntry    `json:"timeline"`
+}
+
+// A versionControlRow is the state of a working copy in JSON results.
+type versionControlRow struct {
+	System string  `json:"system"` // git
+	Commit *string `json:"commit"`
+	Branch *string `json:"branch"`
+	State  *string `json:"state"` // clean or dirty; null: not known
+}
+
+// newVersionControlRow returns the row of a working copy, or nil for none.
+func newVersionControlRow(v events.VersionControl) *versionControlRow {
+	if v.IsZero() {
+		return nil
+	}
+	return &versionControlRow{v.System, render.OrNull(v.Commit), render.OrNull(v.Branch), render.OrNull(string(v.State))}
+}
+
+// text returns the working copy on one line for a person.
+func (v *versionControlRow) text() string {
+	if v == nil {
+		return ""
+	}
+	return render.Printable(strings.Join(strings.Fields(v.System+" "+render.ValueOf(v.Branch)+" "+render.ValueOf(v.Commit)+" "+render.ValueOf(v.State)), " "))
 }
 
 // A timelineEntry is one entry of a timeline: an event of the session, or a call at the
@@ -114,6 +140,9 @@ func ShowSession(ctx context.Context, out *render.Printer, s *stores.Store, r *i
 		}
 		if v.Revision > session.Revision {
 			break // the index does not have the events after
+		}
+		if e, ok := v.Event.(events.SessionOpened); ok {
+			detail.VersionControl = newVersionControlRow(e.VersionControl)
 		}
 		detail.Timeline = append(detail.Timeline, timelineEntries(state, session.ID, v, full)...)
 	}
@@ -179,7 +208,7 @@ func printSession(out *render.Printer, s calls.Session, detail sessionDetail, fu
 		parent = s.Parent.String()
 	}
 	out.Fields(
-		"session", s.ID.String(), "agent", render.Printable(string(s.Agent)), "model", render.Printable(s.Model), "location", render.Printable(s.Location),
+		"session", s.ID.String(), "agent", render.Printable(string(s.Agent)), "model", render.Printable(s.Model), "location", render.Printable(s.Location), "working copy", detail.VersionControl.text(),
 		"origin", strings.TrimSpace(originText(s.Origin)+" "+render.Printable(s.Origin.Source)), "parent", parent,
 		"opened", out.LongTime(s.Opened), "last event", out.LongTime(s.LastEvent), "state", sessionState(out, s),
 		"calls", fmt.Sprintf("%d: %d open, %d not succeeded", s.Calls, s.Open, s.Failed),
