@@ -121,11 +121,13 @@ func ShowCall(ctx context.Context, out *render.Printer, s *stores.Store, r *inde
 	if err != nil {
 		return err
 	}
+	concerns := calls.NewSelection(c.Key())
 	for v, err := range s.Ledger.Read(ctx, events.SessionStream(c.Session), first-1) {
 		if err != nil {
 			return err
 		}
-		if d.apply(v) {
+		if concerns.Role(v.Event) != "" {
+			d.apply(v)
 			d.Timeline = append(d.Timeline, newEventPlace(v))
 		}
 	}
@@ -148,48 +150,30 @@ func firstEventOf(r *index.Snapshot, c calls.Call) (events.Revision, error) {
 	return min(found.All[0].Revision, c.AskedAt.Revision), nil
 }
 
-// apply applies an event of the session's stream to d, and reports whether the event
-// concerns the call. ShowCall calls it with every event of the stream from the turn of the
-// call on, in order.
-func (d *callDetail) apply(v events.Envelope) bool {
-	mine := func(message domain.MessageID, call domain.CallID) bool { return message == d.Message && call == d.Call }
+// apply applies an event of the call to d. ShowCall calls it with each of them in order.
+func (d *callDetail) apply(v events.Envelope) {
 	switch e := v.Event.(type) {
-	case events.TurnMaterialized:
-		return !d.call.Turn.IsZero() && e.Turn == d.call.Turn
 	case events.ReplyReceived:
-		return e.Message == d.Message && d.applyReply(e)
+		d.applyReply(e)
 	case events.CallsAdded:
-		return d.applyAdded(e)
+		d.applyAdded(e)
 	case events.CallStarted:
-		return mine(e.Message, e.Call) && d.applyStart(e)
+		d.applyStart(e)
 	case events.CallSettled:
-		return mine(e.Message, e.Call) && d.applySettlement(e)
+		d.applySettlement(e)
 	case events.LateResultObserved:
-		if mine(e.Message, e.Call) {
-			d.LateResults = append(d.LateResults, lateRow{v.ID, render.Timestamp(v.Time), e.Outcome.String(), render.OrNull(e.Text)})
-			return true
-		}
-	case events.LoopDetected:
-		return mine(e.Message, e.Call)
-	case events.AgentSwitched:
-		return mine(e.Message, e.Call)
-	case events.TodosReplaced:
-		return mine(e.Message, e.Call)
+		d.LateResults = append(d.LateResults, lateRow{v.ID, render.Timestamp(v.Time), e.Outcome.String(), render.OrNull(e.Text)})
 	case events.QuestionAsked:
-		if mine(e.Message, e.Call) {
-			d.Questions = append(d.Questions, questionRow{Question: e.Question, Questions: e.Questions, Asked: render.Timestamp(v.Time)})
-			return true
-		}
+		d.Questions = append(d.Questions, questionRow{Question: e.Question, Questions: e.Questions, Asked: render.Timestamp(v.Time)})
 	case events.QuestionAnswered:
-		return d.applyAnswer(e, v)
+		d.applyAnswer(e, v)
 	case events.PermissionRequested:
-		return mine(e.Message, e.Call) && d.applyRequest(e, v)
+		d.applyRequest(e, v)
 	case events.PermissionDecided:
-		return d.applyDecision(e, v)
+		d.applyDecision(e, v)
 	case events.OutputPruned:
-		return d.applyPruned(e)
+		d.applyPruned(e)
 	}
-	return false
 }
 
 // A questionRow is one request of a call to answer questions. The fields from Answers on
@@ -207,63 +191,48 @@ type questionRow struct {
 	Answered  render.Timestamp          `json:"answered"`
 }
 
-// applyAnswer adds the answers to the questions of the call. It returns false if the
-// questions are those of another call.
-func (d *callDetail) applyAnswer(e events.QuestionAnswered, v events.Envelope) bool {
+// applyAnswer adds the answers to questions of the call.
+func (d *callDetail) applyAnswer(e events.QuestionAnswered, v events.Envelope) {
 	for i := range d.Questions {
 		q := &d.Questions[i]
 		if q.Question == e.Question {
 			q.Answers, q.Dismissed, q.Feedback = e.Answers, e.Dismissed, render.OrNull(e.Feedback)
 			q.By, q.Person, q.WaitedMS, q.Answered = render.OrNull(string(e.By)), render.OrNull(e.Person), &e.WaitedMS, render.Timestamp(v.Time)
-			return true
+			return
 		}
 	}
-	return false
 }
 
 // applyAdded adds the calls that the call made, or the input of the call if another call
-// made it. It returns false for calls that do not concern the call.
-func (d *callDetail) applyAdded(e events.CallsAdded) bool {
-	if e.Message != d.Message {
-		return false
-	}
-	concerns := e.Parent == d.Call
+// made it.
+func (d *callDetail) applyAdded(e events.CallsAdded) {
 	for _, added := range e.Calls {
-		if concerns {
+		switch {
+		case e.Parent == d.Call:
 			d.Added = append(d.Added, added.ID)
-		}
-		if added.ID == d.Call {
+		case added.ID == d.Call:
 			d.Input = firstOf(d.Input, render.RawJSON(added.Input))
-			concerns = true
 		}
 	}
-	return concerns
 }
 
-// applyReply reports whether the reply e contains the call. If e contains the call and
-// d.Input is nil, applyReply sets d.Input to the input in e.
-func (d *callDetail) applyReply(e events.ReplyReceived) bool {
+// applyReply sets the input of the call to that in a reply, unless it is set.
+func (d *callDetail) applyReply(e events.ReplyReceived) {
 	for _, asked := range e.Calls {
-		if asked.ID == d.Call {
-			if d.Input == nil {
-				d.Input = render.RawJSON(asked.Input)
-			}
-			return true
+		if asked.ID == d.Call && d.Input == nil {
+			d.Input = render.RawJSON(asked.Input)
 		}
 	}
-	return false
 }
 
 // applyStart adds the CallStarted event of the call: the input that the tool ran with
-// and, before the settlement, the offered and the effective registration. It returns
-// true.
-func (d *callDetail) applyStart(e events.CallStarted) bool {
+// and, before the settlement, the offered and the effective registration.
+func (d *callDetail) applyStart(e events.CallStarted) {
 	d.InputRan, d.AsksFirst = firstOf(d.InputRan, e.Input), e.AsksFirst
 	if d.settled == nil {
 		d.Offered, d.Effective = newOfferedRow(e.Offered), newOfferedRow(e.Effective)
 		d.Agrees = new(!e.Offered.Fingerprint.IsZero() && e.Offered.Fingerprint == e.Effective.Fingerprint)
 	}
-	return true
 }
 
 // firstOf returns a, or b if a is empty.
@@ -274,11 +243,11 @@ func firstOf(a, b json.RawMessage) json.RawMessage {
 	return b
 }
 
-// applySettlement adds the settlement of the call and returns true. A call settles once
-// by law: applySettlement ignores a second settlement.
-func (d *callDetail) applySettlement(e events.CallSettled) bool {
+// applySettlement adds the settlement of the call. A call settles once by law:
+// applySettlement ignores a second settlement.
+func (d *callDetail) applySettlement(e events.CallSettled) {
 	if d.settled != nil {
-		return true
+		return
 	}
 	d.settled = &e
 	d.InputRan = firstOf(e.Input, d.InputRan)
@@ -293,43 +262,35 @@ func (d *callDetail) applySettlement(e events.CallSettled) bool {
 	for _, kept := range e.Retained {
 		d.Retained = append(d.Retained, retainedRow{Retained: kept, Command: "ledger output " + kept.Ref.String()})
 	}
-	return true
 }
 
-// applyRequest adds a permission request of the call and returns true.
-func (d *callDetail) applyRequest(e events.PermissionRequested, v events.Envelope) bool {
+// applyRequest adds a permission request of the call.
+func (d *callDetail) applyRequest(e events.PermissionRequested, v events.Envelope) {
 	d.Permissions = append(d.Permissions, permissionRow{
 		Permission: e.Permission, Action: e.Action, Resources: e.Resources, Save: append([]string{}, e.Save...), Shown: render.OrNull(e.Shown), Requested: render.Timestamp(v.Time),
 		Approvals: []events.UsedApproval{},
 	})
-	return true
 }
 
 // applyDecision adds a permission decision to the request of the call that it decides.
-// It returns false if the decision is about a request of another call.
-func (d *callDetail) applyDecision(e events.PermissionDecided, v events.Envelope) bool {
+func (d *callDetail) applyDecision(e events.PermissionDecided, v events.Envelope) {
 	for i := range d.Permissions {
 		p := &d.Permissions[i]
 		if p.Permission == e.Permission {
 			p.Effect, p.By, p.Rule, p.Scope = render.OrNull(e.Effect.String()), render.OrNull(string(e.By)), render.OrNull(e.Rule), render.OrNull(e.Scope)
 			p.Feedback, p.WaitedMS, p.Decided = render.OrNull(e.Feedback), &e.WaitedMS, render.Timestamp(v.Time)
 			p.Person, p.Approvals = render.OrNull(e.Person), append(p.Approvals, e.Approvals...)
-			return true
 		}
 	}
-	return false
 }
 
-// applyPruned records that an output of the call was deleted. It returns false if the
-// output belongs to another call.
-func (d *callDetail) applyPruned(e events.OutputPruned) bool {
+// applyPruned records that an output of the call was deleted.
+func (d *callDetail) applyPruned(e events.OutputPruned) {
 	for i := range d.Retained {
 		if d.Retained[i].Ref == e.Retained.Ref {
 			d.Retained[i].Pruned = render.Timestamp(e.Pruned)
-			return true
 		}
 	}
-	return false
 }
 
 // findChange sets d.ChangedBy to the event that changed the offered registration, whose
