@@ -132,6 +132,9 @@ var importRules = map[string]importRule{
 		"domain", "events", "projections", "projections/calls", "projections/conversation", "registry", "builtins/permission", "runner", "runner/agents",
 		"runner/providers/providerstest", "runner/providers/script", "cmd/ledger/models", "cmd/ledger/render", "cmd/ledger/sessions", "cmd/ledger/stores", "cmd/ledger/verify",
 	}, []string{"golang.org/x/sys"}},
+	"cmd/ledger/receipts": {[]string{
+		"domain", "events", "projections/calls", "registry/outputs", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
+	}, []string{"github.com/go-json-experiment/json"}},
 	"cmd/ledger/indexing":   {[]string{"events", "projections/index", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores"}, nil},
 	"cmd/ledger/importer":   {[]string{"domain", "events/transcripts", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores"}, nil},
 	"cmd/ledger/publishing": {[]string{"domain", "events", "projections/publish", "projections/publish/jetstream", "projections/publish/jsonl", "cmd/ledger/fault", "cmd/ledger/query", "cmd/ledger/render", "cmd/ledger/stores", "cmd/ledger/views"}, nil},
