@@ -1,8 +1,6 @@
 package main
 
 import (
-	"strings"
-
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/receipts"
