@@ -768,6 +768,7 @@ func contextCompactedFields(c *jsonCodec, v *ContextCompacted) {
 	intField(c, `"tokens_before":`, &v.Before, v.Before != 0)
 	intField(c, `"tokens_after":`, &v.After, v.After != 0)
 	intField(c, `"window":`, &v.Window, v.Window != 0)
+	intField(c, `"reserved":`, &v.Reserved, v.Reserved != 0)
 	idField(c, `"through":`, &v.Through, !v.Through.IsZero())
 	intField(c, `"prompts":`, &v.Prompts, v.Prompts != 0)
 	intField(c, `"replies":`, &v.Replies, v.Replies != 0)

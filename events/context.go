@@ -86,6 +86,9 @@ type ContextCompacted struct {
 	// Window is the number of tokens that the context of the model holds; zero: not
 	// known.
 	Window int64 `json:"window,omitempty"`
+	// Reserved is the number of these tokens that is reserved for the reply; zero: none
+	// is, or it is not known.
+	Reserved int64 `json:"reserved,omitempty"`
 	// Through is the last message that later requests leave out, with all messages
 	// before it; zero: they leave out no message, or it is not known.
 	Through domain.MessageID `json:"through,omitzero"`

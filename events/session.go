@@ -57,11 +57,13 @@ const (
 
 // An Origin describes how a session entered the ledger.
 type Origin struct {
-	// Kind is RunHere or Imported.
+	// Kind is RunHere, Imported or Replayed.
 	Kind OriginKind `json:"kind" codec:"intern"`
-	// Format is the file format of an import, such as claude-code.
+	// Format is the file format of an import, such as claude-code, or how a session was
+	// replayed: tape, tools or model.
 	Format string `json:"format,omitempty" codec:"intern"`
-	// Source is the name of the session in the imported file.
+	// Source is the name of the session in the imported file, or the ID of the session
+	// that was replayed.
 	Source string `json:"source,omitempty"`
 }
 
@@ -72,6 +74,7 @@ type OriginKind string
 const (
 	RunHere  OriginKind = "run"    // this program ran its calls
 	Imported OriginKind = "import" // another program ran its calls; its file was imported
+	Replayed OriginKind = "replay" // this program ran another session of a ledger again
 )
 
 // PromptAdmitted records a message for the agent.

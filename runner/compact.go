@@ -44,7 +44,7 @@ func (c *runState) contextLimits() contextLimits {
 // appends nothing if the session has changed since the step was planned.
 func (c *runState) compact(ctx context.Context, p compaction) error {
 	limits := c.contextLimits()
-	event := events.ContextCompacted{Trigger: p.trigger, Before: p.before, Window: limits.window, Shortened: p.shortened}
+	event := events.ContextCompacted{Trigger: p.trigger, Before: p.before, Window: limits.window, Reserved: limits.output, Shortened: p.shortened}
 	if p.leftOut == 0 {
 		event.After = p.after
 		return c.recordCompaction(ctx, nil, event, c.session.Last)

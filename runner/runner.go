@@ -89,6 +89,9 @@ type Config struct {
 	// offered and before the calls of a reply are settled. An error ends the run. Nil: no
 	// call.
 	Refresh func(context.Context) error
+	// Settling is called before a call is resolved, on the goroutine that settles it, and
+	// may wait. An error ends the run; the call then has no end. Nil: no call.
+	Settling func(context.Context, domain.Invocation, domain.Call) error
 	// Looping decides whether a call that closes a loop may run. It returns nil to
 	// allow the call, a *domain.Denied or *domain.Declined to refuse the call, or
 	// another error to end the run. It may wait for a person until ctx ends. Nil: such
@@ -342,7 +345,7 @@ func (r *Runner) load(ctx context.Context, live *session) (*foldedSession, error
 		return nil, err
 	case f.state.Session.IsZero():
 		return nil, fmt.Errorf("read session %s: %w", live.id, ErrNoSession)
-	case f.state.Origin.Kind != events.RunHere:
+	case f.state.Origin.Kind != events.RunHere && f.state.Origin.Kind != events.Replayed:
 		return nil, fmt.Errorf("read session %s: %w", live.id, ErrImported)
 	}
 	return f, nil

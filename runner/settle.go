@@ -60,6 +60,11 @@ func (c *runState) settleAll(ctx context.Context, calls []openCall) ([]domain.Se
 // Config.Looping allows it.
 func (c *runState) settleOne(ctx context.Context, a openCall) (domain.Settlement, error) {
 	inv := domain.Invocation{Session: c.session.Session, Agent: a.agent, Message: a.message, Call: a.ID}
+	if c.config.Settling != nil {
+		if err := c.config.Settling(ctx, inv, a.ReplyCall.Call); err != nil {
+			return domain.Settlement{}, fmt.Errorf("settle %s %s: %w", registry.ShortName(a.Name), a.ID, err)
+		}
+	}
 	if found, ok := c.loops.found[messageCall{a.message, a.ID}]; ok && c.config.Looping != nil {
 		if end, refused, err := c.checkLoop(ctx, inv, a, found); refused || err != nil {
 			return end, err

@@ -42,7 +42,7 @@ func (a *app) launcher() *sessions.Launcher {
 
 // runCommands returns the commands that run sessions or recover them.
 func (a *app) runCommands() []*cobra.Command {
-	return []*cobra.Command{a.runCommand(), a.resumeCommand(), a.recoverCommand(), a.demoCommand()}
+	return []*cobra.Command{a.runCommand(), a.resumeCommand(), a.replayCommand(), a.recoverCommand(), a.demoCommand()}
 }
 
 // A runFlags holds the flags of run and resume.

@@ -43,7 +43,7 @@ func Projection() projections.Projection[*State] {
 		events.SessionOpened{}.Kind(), events.ReplyReceived{}.Kind(), events.CallsAdded{}.Kind(), events.CallSettled{}.Kind(),
 		events.PermissionRequested{}.Kind(), events.PermissionDecided{}.Kind(), events.QuestionAsked{}.Kind(), events.QuestionAnswered{}.Kind(),
 	}}
-	return projections.Projection[*State]{Name: "openwork", Version: 1, Reads: reads, Init: newState, Apply: apply}
+	return projections.Projection[*State]{Name: "openwork", Version: 2, Reads: reads, Init: newState, Apply: apply}
 }
 
 func newState() *State { return &State{sessions: map[domain.SessionID]*Session{}} }
@@ -87,7 +87,7 @@ func apply(s *State, v events.Envelope) *State {
 
 // opened folds the opening of a session.
 func (s *State) opened(id domain.SessionID, e events.SessionOpened) {
-	if e.Origin.Kind == events.RunHere || slices.Contains(s.imports, id) {
+	if e.Origin.Kind == events.RunHere || e.Origin.Kind == events.Replayed || slices.Contains(s.imports, id) {
 		return
 	}
 	delete(s.sessions, id)
