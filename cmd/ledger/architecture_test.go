@@ -78,6 +78,7 @@ var importRules = map[string]importRule{
 	"runner/plugins":               {[]string{"domain", "registry", "builtins/permission", "builtins/process"}, nil},
 	"runner/agents":                {[]string{"domain", "builtins/frontmatter", "builtins/permission"}, nil},
 	"runner/versioncontrol":        {[]string{"events"}, nil},
+	"runner/replay":                {[]string{"domain", "events", "projections/catalog", "projections/conversation", "projections/staleness", "registry", "runner"}, nil},
 	"runner/secrets":               {nil, []string{"github.com/go-json-experiment/json"}},
 	"runner/plugins/mcp": {[]string{
 		"domain", "builtins", "builtins/permission", "builtins/process", "runner/plugins", "runner/plugins/mcp/mcpconfig", "runner/plugins/mcp/transport", "runner/secrets",
@@ -144,6 +145,10 @@ var importRules = map[string]importRule{
 	}, nil},
 	"cmd/ledger/verify": {[]string{
 		"domain", "events", "events/eventstoredb", "projections/calls", "projections/index", "projections/spill", "registry/outputs", "registry/outputs/remote",
+		"cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
+	}, nil},
+	"cmd/ledger/replaying": {[]string{
+		"domain", "events", "events/embedded", "projections", "projections/conversation", "registry", "registry/outputs", "runner", "runner/replay",
 		"cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
 	}, nil},
 	"cmd/ledger/storecopy": {[]string{

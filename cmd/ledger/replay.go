@@ -69,6 +69,9 @@ func (a *app) replayTo(ctx context.Context, f replayFlags, s *stores.Store, id s
 	if err != nil {
 		return err
 	}
+	if err := replaying.CheckIdle(ctx, s, session); err != nil {
+		return err
+	}
 	report, err := replaying.Replay(ctx, s, session, to)
 	if err != nil {
 		return err

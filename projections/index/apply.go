@@ -58,7 +58,7 @@ func (f *filler) applySession(s *sessionRow, v events.Envelope) error {
 	switch e := v.Event.(type) {
 	case events.SessionOpened:
 		s.parentMessage, s.parentCall, s.openedLocation, s.versionControl = e.ParentMessage, e.ParentCall, e.Location, e.VersionControl
-		if e.Origin.Source != "" {
+		if e.Origin.Kind == events.Imported && e.Origin.Source != "" {
 			f.nameBegin(sessionNames, e.Origin.Source, s.number)
 			f.nameWhole(sessionNames, e.Origin.Source, s.number)
 			f.nameEnd(sessionNames, e.Origin.Source, s.number)

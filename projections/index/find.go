@@ -247,7 +247,11 @@ func (s *Snapshot) FindSessions(id string) (Found[calls.Session], error) {
 			if err := row.scan(c.row); err != nil {
 				return err
 			}
-			return l.visit(row.number, row.Session, l.fits(row.ID.String(), row.Origin.Source))
+			name := row.Origin.Source
+			if row.Origin.Kind != events.Imported {
+				name = ""
+			}
+			return l.visit(row.number, row.Session, l.fits(row.ID.String(), name))
 		}
 		err := s.search(visit, sessionsByID, l.idRanges(domain.SessionID{}.Prefix())...)
 		if err == nil {

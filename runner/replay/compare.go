@@ -71,7 +71,7 @@ func newSide(session domain.SessionID, recorded []events.Envelope) *side {
 	s := &side{labels: newLabeler(session), index: map[string]int{}, shown: map[int][]shownMessage{}}
 	projection := conversation.Projection()
 	state := projection.Init()
-	sums := map[domain.MessageID][sha256.Size]byte{}
+	sums := map[messageKey][sha256.Size]byte{}
 	for i, v := range recorded {
 		e := s.labels.add(v)
 		s.entries = append(s.entries, e)
@@ -84,23 +84,31 @@ func newSide(session domain.SessionID, recorded []events.Envelope) *side {
 	return s
 }
 
-// showing returns the messages that a model reads in a state. sums caches the digests of
-// prompts and replies, which do not change.
-func (s *side) showing(state *conversation.State, sums map[domain.MessageID][sha256.Size]byte) []shownMessage {
+// A messageKey identifies the content of a message that a model reads. A compaction leaves
+// out results, and a call without an end has another result than later.
+type messageKey struct {
+	of        string
+	compacted domain.EventID
+	open      bool
+}
+
+// showing returns the messages that a model reads in a state. sums caches their digests.
+func (s *side) showing(state *conversation.State, sums map[messageKey][sha256.Size]byte) []shownMessage {
 	var shown []shownMessage
 	for _, m := range state.ModelMessages() {
-		of := cmp.Or(s.labels.ids[m.Message.String()], "summary")
+		key := messageKey{of: cmp.Or(s.labels.ids[m.Message.String()], "summary"), open: m.Reading.Error == conversation.OutcomeUnknown}
 		if m.Role == conversation.ToolRole {
-			of = fmt.Sprintf("end of %s of turn %d", m.Call.ID, s.labels.messages[m.Message])
-			shown = append(shown, shownMessage{of, s.sum(m.Call.ID, m.Reading.Type(), m.Reading)})
-			continue
+			key.of = fmt.Sprintf("end of %s of turn %d", m.Call.ID, s.labels.messages[m.Message])
 		}
-		sum, known := sums[m.Message]
-		if !known || m.Message.IsZero() {
-			sum = s.sum(string(m.Role), m.Text, m.Media, m.Calls, m.Items)
-			sums[m.Message] = sum
+		if state.Compaction != nil {
+			key.compacted = state.Compaction.Event
 		}
-		shown = append(shown, shownMessage{of, sum})
+		sum, known := sums[key]
+		if !known {
+			sum = s.sum(m.Role, m.Text, m.Media, m.Calls, m.Items, m.Call.ID, m.Reading)
+			sums[key] = sum
+		}
+		shown = append(shown, shownMessage{key.of, sum})
 	}
 	return shown
 }

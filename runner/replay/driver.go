@@ -33,7 +33,10 @@ type driver struct {
 	layers  map[domain.LayerID]*replayedLayer
 	scopes  map[domain.RegistrationID]*registry.Scope
 	catalog *catalog.State
-	program *program
+	// programs has the recorded processes by their IDs, and program is the one that runs
+	// the session.
+	programs map[domain.ProcessID]*program
+	program  *program
 
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -92,7 +95,6 @@ type program struct {
 type replayedLayer struct {
 	*registry.Layer
 	program *program
-	length  events.Revision
 }
 
 // errKilled is the cause with which the runs of a recorded process end that died.
@@ -103,7 +105,7 @@ var errNoAnswer = errors.New("the tape has no reply to this turn")
 
 // play replays the tape to its end.
 func (d *driver) play(ctx context.Context) error {
-	if err := d.startProgram(); err != nil {
+	if err := d.startProgram(domain.ProcessID{}); err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() {
@@ -125,8 +127,7 @@ func (d *driver) play(ctx context.Context) error {
 	}
 	d.killLocked()
 	d.mu.Unlock()
-	err := d.program.layers.Wait(context.WithoutCancel(ctx))
-	err = errors.Join(err, d.closeLayers(ctx))
+	err := d.closeLayers(ctx)
 	d.mu.Lock()
 	return errors.Join(d.failed, err)
 }
@@ -220,12 +221,12 @@ func (d *driver) run(ctx context.Context, next events.Event) {
 	default:
 		d.recovers = false
 	}
-	ctx, d.cancel = context.WithCancelCause(ctx)
-	d.running, d.begun, d.interrupted, d.busy = true, false, false, 1
 	drive := d.runnerFor(d.nextTurn()).Run
 	if d.recovers {
 		drive = d.program.runner.Recover
 	}
+	ctx, d.cancel = context.WithCancelCause(ctx)
+	d.running, d.begun, d.interrupted, d.busy = true, false, false, 1
 	go func() {
 		_ = drive(ctx, d.session) // an error that the recorded run had too; its events are compared
 		d.mu.Lock()
@@ -356,20 +357,46 @@ func (d *driver) nextTurn() int {
 	return len(d.tape.turns)
 }
 
-// startProgram starts the replay of a recorded process.
-func (d *driver) startProgram() (err error) {
+// startProgram starts the replay of a recorded process, which then runs the session. The ID
+// is zero for a recovery, and for the process of an import.
+func (d *driver) startProgram(id domain.ProcessID) (err error) {
 	p := &program{}
 	p.ledger = events.NewLedger(&watchedStore{Store: d.config.Store, driver: d, program: p}, d.config.Mint, d.config.Now)
 	p.layers = registry.NewLayers(p.ledger, d.config.Process)
 	p.empty, err = p.layers.Registry(d.registryConfig())
-	d.program = p
+	d.programs[id], d.program = p, p
 	return err
 }
 
-// runnerFor returns the runner of the process for a turn. A process has one client and one
-// set of flags; a turn with others belongs to another process.
+// programOf returns the process that took a turn: that of the layers of its tools. A turn
+// without tools belongs to the process that ran before it.
+func (d *driver) programOf(e events.TurnMaterialized) *program {
+	for _, o := range offeredOrHidden(e) {
+		if l := d.layers[o.Layer]; l != nil {
+			return l.program
+		}
+	}
+	return d.program
+}
+
+// offeredOrHidden returns the registrations in effect in a turn.
+func offeredOrHidden(e events.TurnMaterialized) []domain.Offered {
+	all := slices.Clone(e.Tools)
+	for _, h := range e.Hidden {
+		all = append(all, h.Offered)
+	}
+	return all
+}
+
+// runnerFor returns the runner of the process that took a turn, which then runs the session,
+// or that of the process that is running it. A process has one client and one set of flags.
+// The caller holds mu.
 func (d *driver) runnerFor(turn int) *runner.Runner {
-	e, p := d.tape.turn(turn), d.program
+	e := d.tape.turn(turn)
+	if p := d.programOf(e); !p.dead && !d.recovers && !d.running {
+		d.program = p
+	}
+	p := d.program
 	if p.runner != nil && p.client == e.Client && slices.Equal(p.flags, e.Flags) {
 		return p.runner
 	}
@@ -431,7 +458,7 @@ func (d *driver) apply(ctx context.Context, v labeled) error {
 				media = append(media, m)
 			}
 		}
-		return d.runnerFor(d.nextTurnLocked()).Admit(ctx, d.session, d.config.Mint.Message(), e.Text, media...)
+		return d.nextRunner().Admit(ctx, d.session, d.config.Mint.Message(), e.Text, media...)
 	case events.SessionClosed:
 		return d.append(ctx, e)
 	case events.LayerOpened:
@@ -450,7 +477,15 @@ func (d *driver) apply(ctx context.Context, v labeled) error {
 	return nil
 }
 
-func (d *driver) nextTurnLocked() int {
+// nextRunner returns the runner of the next turn.
+func (d *driver) nextRunner() *runner.Runner {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.runnerFor(d.nextTurn())
+}
+
+// lockedNextTurn is nextTurn for a caller that does not hold mu.
+func (d *driver) lockedNextTurn() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.nextTurn()
@@ -487,22 +522,34 @@ func (d *driver) fold(v labeled) {
 func (d *driver) openLayer(ctx context.Context, e events.LayerOpened, v labeled) error {
 	var l *registry.Layer
 	var err error
+	if d.programs[e.Process] == nil {
+		runs := d.program
+		if err = d.startProgram(e.Process); err != nil {
+			return err
+		}
+		if runs.runner != nil {
+			d.program = runs // until a turn of the other one
+		}
+	}
+	p := d.programs[e.Process]
 	switch e.Placement {
 	case domain.Application:
-		l, err = d.program.layers.Application(ctx)
+		l, err = p.layers.Application(ctx)
 	case domain.PerSession:
 		session := e.Session
 		if session == d.tape.session {
 			session = d.session
 		}
-		l, err = d.program.layers.Session(ctx, session)
+		l, err = p.layers.Session(ctx, session)
 	default:
-		l, err = d.program.layers.Location(ctx, e.Location)
+		l, err = p.layers.Location(ctx, e.Location)
 	}
 	if err != nil {
 		return err
 	}
-	d.layers[e.Layer] = &replayedLayer{l, d.program, 1}
+	d.mu.Lock()
+	d.layers[e.Layer] = &replayedLayer{l, p}
+	d.mu.Unlock()
 	d.fold(v)
 	return nil
 }
@@ -530,7 +577,6 @@ func (d *driver) register(ctx context.Context, e events.ToolsRegistered, v label
 	if _, err := scope.RegisterValid(ctx, tools, refused...); err != nil {
 		return err
 	}
-	l.length++
 	d.scopes[domain.RegistrationOf(v.ID)] = scope
 	d.fold(v)
 	return nil
@@ -548,13 +594,19 @@ func (d *driver) closeLayer(ctx context.Context, e events.LayerClosed) error {
 	}
 	if !l.program.dead {
 		d.mu.Lock()
-		d.killLocked()
-		d.recovers = true
-		d.mu.Unlock()
-		if err := d.startProgram(); err != nil {
-			return err
+		runs := l.program == d.program
+		l.program.dead = true
+		if runs {
+			d.killLocked()
+			d.recovers = true
 		}
-		d.runnerFor(d.nextTurnLocked())
+		d.mu.Unlock()
+		if runs {
+			if err := d.startProgram(domain.ProcessID{}); err != nil {
+				return err
+			}
+			d.nextRunner()
+		}
 	}
 	return d.recordLayerClosed(ctx, l, events.ProcessLost)
 }
@@ -578,10 +630,11 @@ func (d *driver) recordLayerClosed(ctx context.Context, l *replayedLayer, reason
 
 // closeLayers closes the layers that the tape leaves open, because the replay ends here.
 func (d *driver) closeLayers(ctx context.Context) (err error) {
-	p := &program{}
-	p.ledger = events.NewLedger(d.config.Store, d.config.Mint, d.config.Now)
-	d.program = p
 	ctx = context.WithoutCancel(ctx)
+	for _, p := range d.programs {
+		err = errors.Join(err, p.layers.Wait(ctx))
+	}
+	d.program = &program{ledger: events.NewLedger(d.config.Store, d.config.Mint, d.config.Now)}
 	for _, l := range d.layers {
 		err = errors.Join(err, d.recordLayerClosed(ctx, l, events.ProcessEnded))
 	}

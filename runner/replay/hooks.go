@@ -27,13 +27,13 @@ type tapeProvider struct {
 
 // NextModel implements runner.ModelNamer with the model of the next turn on the tape.
 func (p *tapeProvider) NextModel(*conversation.State, string) (provider, model string) {
-	e := p.tape.turn(p.nextTurnLocked())
+	e := p.tape.turn(p.lockedNextTurn())
 	return e.Provider, e.Model
 }
 
 // PrepareRequest implements runner.RequestPreparer with the recorded request.
 func (p *tapeProvider) PrepareRequest(runner.Turn) (runner.RequestRecord, error) {
-	e := p.tape.turn(p.nextTurnLocked())
+	e := p.tape.turn(p.lockedNextTurn())
 	return runner.RequestRecord{Parameters: p.tape.texts[e.Parameters], Schemas: p.tape.texts[e.Schemas]}, nil
 }
 
@@ -211,19 +211,18 @@ func (p *tapeProvider) profile(context.Context, *conversation.State) (runner.Pro
 	defer p.mu.Unlock()
 	n := p.nextTurn()
 	if p.begun {
-		at := len(p.tape.entries)
-		if i := p.tape.turns[n-1]; !p.done[i] {
-			at = p.tape.textsBefore(i)
+		if i := p.tape.turns[n-1]; p.done[i] { // the tape has no further turn
+			p.wait(p.program, &waiter{ready: func() bool { return p.interrupted }, open: true})
+		} else {
+			p.waitFor(p.program, p.tape.textsBefore(i))
 		}
-		p.waitFor(p.program, at)
 	}
 	p.begun = true
-	e := p.tape.turn(n)
-	offered := slices.Clone(e.Tools)
-	for _, h := range e.Hidden {
-		offered = append(offered, h.Offered)
+	if p.program.dead {
+		return runner.Profile{}, errKilled
 	}
-	r, err := p.registryOver(offered)
+	e := p.tape.turn(n)
+	r, err := p.registryOver(offeredOrHidden(e))
 	return runner.Profile{
 		Rules: p.rules(e), System: p.tape.texts[e.System], Tools: unlisted(e), Steps: p.tape.steps[p.tape.turns[n-1]], Registry: r,
 	}, err
@@ -313,7 +312,7 @@ func unlisted(e events.TurnMaterialized) (patterns []string) {
 
 // has reports whether the recorded machine had something: everything but what hid a tool.
 func (p *tapeProvider) has(need string) bool {
-	for _, h := range p.tape.turn(p.nextTurnLocked()).Hidden {
+	for _, h := range p.tape.turn(p.lockedNextTurn()).Hidden {
 		for _, c := range h.Unmet {
 			kind, names, _ := strings.Cut(c.Wanted, ":")
 			for name := range strings.SplitSeq(names, "|") {

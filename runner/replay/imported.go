@@ -2,6 +2,7 @@ package replay
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/settlement-ledger/ledger/domain"
@@ -16,11 +17,11 @@ import (
 // come first, because the transcript does not have the moment of any.
 //
 // A runner asks no model behind a reply without calls until there is a prompt. So a reply
-// that follows such a reply is part of it.
-func asRun(recorded []events.Envelope) []events.Envelope {
+// that follows such a reply is part of it, and a session that begins with a reply gets an
+// empty prompt. The notes say so.
+func asRun(recorded []events.Envelope) (run []events.Envelope, notes []Incomparable) {
 	projection := conversation.Projection()
 	state := projection.Init()
-	var run []events.Envelope
 	for _, v := range recorded {
 		state = projection.Apply(state, v)
 		switch v.Event.(type) {
@@ -38,6 +39,11 @@ func asRun(recorded []events.Envelope) []events.Envelope {
 	add := func(id domain.EventID, e events.Event) {
 		run = append(run, events.Envelope{ID: id, Stream: stream, Revision: events.Revision(len(run) + 1), Event: e})
 	}
+	if len(state.Messages) > 0 && state.Messages[0].Prompt == nil {
+		add(domain.EventID{}, events.PromptAdmitted{Message: domain.MessageID(state.Session)})
+		notes = append(notes, Incomparable{"prompt 1", "the transcript begins with a reply: an empty prompt was put before it"})
+	}
+	joined := 0
 	for i := 0; i < len(state.Messages); i++ {
 		m := state.Messages[i]
 		if m.Prompt != nil {
@@ -46,6 +52,7 @@ func asRun(recorded []events.Envelope) []events.Envelope {
 		}
 		reply := *m.Reply
 		for ; len(reply.Calls) == 0 && i+1 < len(state.Messages) && state.Messages[i+1].Reply != nil; i++ {
+			joined++
 			next := state.Messages[i+1].Reply
 			reply.Text += next.Text
 			reply.Calls, reply.Offer = next.Calls, next.Offer
@@ -53,7 +60,10 @@ func asRun(recorded []events.Envelope) []events.Envelope {
 		}
 		addImportedReply(add, m.ID, reply, state.Agent)
 	}
-	return run
+	if joined > 0 {
+		notes = append(notes, Incomparable{"replies", fmt.Sprintf("replies that follow a reply without calls are part of it: %d", joined)})
+	}
+	return run, notes
 }
 
 // addImportedReply adds the events of a turn with its calls.

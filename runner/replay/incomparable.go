@@ -86,6 +86,7 @@ func (c *comparison) notes() {
 	add := func(where, format string, args ...any) {
 		c.Incomparable = append(c.Incomparable, Incomparable{where, fmt.Sprintf(format, args...)})
 	}
+	c.Incomparable = append(c.Incomparable, c.tape.notes...)
 	if c.tape.imported {
 		add("offers", "the session was imported: its transcript has no offers and no registrations, so the tools of each turn, hidden tools and staleness are not compared")
 	}

@@ -48,7 +48,7 @@ func (p *tapeProvider) tool(t events.RegisteredTool) (domain.Tool, error) {
 
 // description returns the description that the next turn on the tape has of a tool, or "".
 func (p *tapeProvider) description(name domain.Name) string {
-	for _, described := range p.tape.turn(p.nextTurnLocked()).Described {
+	for _, described := range p.tape.turn(p.lockedNextTurn()).Described {
 		if described.Name == name {
 			return p.tape.texts[described.Text]
 		}

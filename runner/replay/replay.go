@@ -44,7 +44,7 @@ func (t *Tape) Run(ctx context.Context, config Config) (*Report, error) {
 	}
 	d := &driver{
 		tape: t, config: config, session: config.Mint.Session(), catalog: catalog.New(),
-		layers: map[domain.LayerID]*replayedLayer{}, scopes: map[domain.RegistrationID]*registry.Scope{},
+		programs: map[domain.ProcessID]*program{}, layers: map[domain.LayerID]*replayedLayer{}, scopes: map[domain.RegistrationID]*registry.Scope{},
 		done: make([]bool, len(t.entries)), permissions: map[domain.PermissionID]domain.PermissionID{},
 		waiters: map[*waiter]bool{}, settling: map[callKey]callKey{}, left: map[callKey]int{},
 	}

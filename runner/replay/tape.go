@@ -44,8 +44,8 @@ type Tape struct {
 	// steps has, by entry of a turn, the maximum number of replies to its prompt, or
 	// zero.
 	steps map[int]int
-	// last is the state of the session at the end of the tape.
-	last *conversation.State
+	// notes has what was changed to make a tape of a transcript.
+	notes []Incomparable
 }
 
 // Session returns the recorded session.
@@ -79,7 +79,7 @@ func ReadTape(ctx context.Context, l *events.Ledger, session domain.SessionID) (
 	}
 	t := &Tape{session: session, opened: opened, imported: opened.Origin.Kind == events.Imported}
 	if t.imported {
-		recorded = asRun(recorded)
+		recorded, t.notes = asRun(recorded)
 	}
 	t.load(recorded)
 	if len(t.turns) == 0 {
@@ -93,7 +93,7 @@ func (t *Tape) load(recorded []events.Envelope) {
 	t.labels, t.index, t.texts, t.steps = newLabeler(t.session), map[string]int{}, map[string]string{}, map[int]int{}
 	t.calls, t.answers = map[place][]int{}, map[int][]int{}
 	projection := conversation.Projection()
-	t.last = projection.Init()
+	state := projection.Init()
 	first := 0 // the first turn behind the last prompt
 	for i, v := range recorded {
 		e := t.labels.add(v)
@@ -102,8 +102,8 @@ func (t *Tape) load(recorded []events.Envelope) {
 		if e.call != "" {
 			t.calls[e.place] = append(t.calls[e.place], i)
 		}
-		steps := t.last.Steps
-		t.last = projection.Apply(t.last, v)
+		steps := state.Steps
+		state = projection.Apply(state, v)
 		switch e := v.Event.(type) {
 		case events.TextRecorded:
 			t.texts[e.Digest] = e.Text
