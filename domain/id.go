@@ -78,15 +78,24 @@ func (id ID[K]) Compare(other ID[K]) int { return id.u.Compare(other.u) }
 // String returns the prefix, an underscore and the ULID, or the empty text for
 // the zero ID. [ParseID] is its inverse.
 func (id ID[K]) String() string {
+	text, _ := id.AppendText(nil)
+	return string(text)
+}
+
+// AppendText appends the text of String to b. Its error is nil.
+func (id ID[K]) AppendText(b []byte) ([]byte, error) {
 	if id.IsZero() {
-		return ""
+		return b, nil
 	}
 	var k K
-	return k.prefix() + "_" + id.u.String()
+	b = append(append(b, k.prefix()...), '_')
+	n := len(b)
+	b = append(b, make([]byte, ulid.EncodedSize)...)
+	return b, id.u.MarshalTextTo(b[n:])
 }
 
 // MarshalText returns the text of String.
-func (id ID[K]) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+func (id ID[K]) MarshalText() ([]byte, error) { return id.AppendText(nil) }
 
 // UnmarshalText accepts the texts of ParseID, and the empty text for the zero
 // ID. It leaves id unchanged when it returns an error.

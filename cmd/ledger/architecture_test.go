@@ -53,6 +53,7 @@ var importRules = map[string]importRule{
 	"projections/conversation":     {[]string{"domain", "events", "projections"}, nil},
 	"projections/index":            {[]string{"domain", "events", "projections", "projections/calls", "projections/catalog", "projections/staleness", "projections/index/where"}, []string{"modernc.org/sqlite"}},
 	"projections/index/where":      {nil, nil},
+	"projections/index":            {[]string{"domain", "events", "projections", "projections/calls", "projections/catalog", "projections/staleness"}, []string{"modernc.org/libc", "modernc.org/sqlite"}},
 	"projections/projectionstest":  {[]string{"domain", "domain/lawtest", "events", "projections"}, nil},
 	"projections/openwork":         {[]string{"domain", "events", "projections"}, nil},
 	"projections/timeline":         {[]string{"domain", "events"}, nil},

@@ -305,7 +305,7 @@ func (f *filler) materialized(s *sessionRow, e events.TurnMaterialized, v events
 		return err
 	}
 	s.turns++
-	at := column(v.Position).(int64)
+	at := place(v.Position)
 	f.nameEnd(turnNames, e.Turn.String(), at)
 	f.nameBegin(turnNames, v.ID.String(), at)
 	f.nameEnd(turnNames, v.ID.String(), at)

@@ -109,7 +109,7 @@ func rebuilt(err error) error {
 
 // makeEmpty makes an index without events.
 func makeEmpty(path string, texts bool) error {
-	d, err := connect(path, "rwc", bulkPragmas)
+	d, err := connect(path, writing, bulkPragmas)
 	if err != nil {
 		return err
 	}

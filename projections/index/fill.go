@@ -81,7 +81,7 @@ func newFiller(d *database, batch int) (*filler, error) {
 func newBulkFiller(d *database, batch int, texts bool) (*filler, error) {
 	tables, _ := creation(texts)
 	err := d.script(fmt.Sprintf("%s\nINSERT INTO index_state (id, schema_version, full_text, events) VALUES (1, %d, %d, 0);\nPRAGMA user_version = %d;",
-		tables, schemaVersion, column(texts), schemaVersion))
+		tables, schemaVersion, oneIf(texts), schemaVersion))
 	if err != nil {
 		return nil, err
 	}

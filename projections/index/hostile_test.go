@@ -106,7 +106,7 @@ func TestALongSessionIsFilledInBoundedMemory(t *testing.T) {
 		log.Add(stream, events.CallStarted{Turn: turn, Message: message, Call: id, Tool: "read"})
 		log.Add(stream, events.CallSettled{Turn: turn, Message: message, Call: id, Tool: "read", Outcome: domain.Succeeded, Began: true, Text: "ok"})
 	}
-	d, err := connect(filepath.Join(t.TempDir(), linkName), "rwc", bulkPragmas)
+	d, err := connect(filepath.Join(t.TempDir(), linkName), writing, bulkPragmas)
 	noError(t, err)
 	f, err := newBulkFiller(d, maxBatchEvents, true)
 	noError(t, err)

@@ -121,7 +121,7 @@ func (x *Index) build(ctx context.Context, l *events.Ledger, how building) error
 
 // create makes and fills the database at path, which it does not sync.
 func (x *Index) create(ctx context.Context, l *events.Ledger, path string, how building) (err error) {
-	d, err := connect(path, "rwc", bulkPragmas)
+	d, err := connect(path, writing, bulkPragmas)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (x *Index) create(ctx context.Context, l *events.Ledger, path string, how b
 // extend reads the events that the database at path does not have. It returns an errUnfit
 // if the database does not belong to this log or this program.
 func (x *Index) extend(ctx context.Context, l *events.Ledger, path string, report func(Progress)) (err error) {
-	d, err := connect(path, "rwc", writerPragmas)
+	d, err := connect(path, writing, writerPragmas)
 	if err != nil {
 		return err
 	}

@@ -130,7 +130,7 @@ func TestAnUnfitIndexIsRebuilt(t *testing.T) {
 		return func(t *testing.T, x *Index) {
 			path, err := x.current()
 			noError(t, err)
-			d, err := connect(path, "rwc", writerPragmas)
+			d, err := connect(path, writing, writerPragmas)
 			noError(t, err)
 			noError(t, errors.Join(d.script(statement), d.close()))
 		}
@@ -276,7 +276,7 @@ func TestCompareNamesTheRow(t *testing.T) {
 		x := newIndex(t, l)
 		path, err := x.current()
 		noError(t, err)
-		d, err := connect(path, "rwc", writerPragmas)
+		d, err := connect(path, writing, writerPragmas)
 		noError(t, err)
 		noError(t, errors.Join(d.script(c.statement), d.close()))
 		found, err := Compare(t.Context(), l, x, nil)

@@ -67,7 +67,7 @@ func (x *Index) withPath(open func(path string) error) error {
 
 // openReader opens the file at path to read it.
 func openReader(ctx context.Context, path string) (*reader, error) {
-	db, err := sql.Open("sqlite", dsn(path, "ro", readerPragmas))
+	db, err := sql.Open("sqlite", dsn(path, readerPragmas))
 	if err != nil {
 		return nil, err
 	}

@@ -619,7 +619,7 @@ func TestASnapshotIsOfOneMoment(t *testing.T) {
 	}
 	path, err := x.current()
 	noError(t, err)
-	d, err := connect(path, "rwc", writerPragmas)
+	d, err := connect(path, writing, writerPragmas)
 	noError(t, err)
 	noError(t, errors.Join(d.script("UPDATE index_state SET schema_version = 99"), d.close()))
 	if _, err := x.Snapshot(t.Context()); !errors.Is(err, ErrDamagedIndex) {

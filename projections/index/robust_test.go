@@ -122,7 +122,7 @@ func TestALearnedKindIsReadAgain(t *testing.T) {
 	y := newIndex(t, old)
 	path, err := y.current()
 	noError(t, err)
-	d, err := connect(path, "rwc", writerPragmas)
+	d, err := connect(path, writing, writerPragmas)
 	noError(t, err)
 	noError(t, errors.Join(d.script("UPDATE unknown_events SET kind = 'CallStarted' WHERE kind = 'CallStartedInTheFuture'"), d.close()))
 	reason := ""

@@ -25,7 +25,7 @@ type Snapshot struct {
 // reads of long lists. It returns an ErrNoIndex if there is no index.
 func (x *Index) Snapshot(ctx context.Context) (s *Snapshot, err error) {
 	err = x.withPath(func(path string) error {
-		d, err := connect(path, "ro", readerPragmas)
+		d, err := connect(path, readOnly, readerPragmas)
 		if err != nil {
 			return err
 		}
@@ -51,7 +51,7 @@ const maxMemoryPages = 128 << 10
 // of it, for a machine without a folder that can be written. It returns an ErrUnwritable if
 // the index is larger than 512 MiB. Report is as in CatchUp.
 func InMemory(ctx context.Context, l *events.Ledger, report func(Progress)) (*Snapshot, error) {
-	d, err := connect(":memory:", "memory", []string{fmt.Sprintf("max_page_count(%d)", maxMemoryPages), "temp_store(MEMORY)"})
+	d, err := connect(":memory:", inMemory, []string{fmt.Sprintf("max_page_count(%d)", maxMemoryPages), "temp_store(MEMORY)"})
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ func TestAnIndexWithoutFullTextStaysSo(t *testing.T) {
 func TestABulkFillReadsNoWholeTable(t *testing.T) {
 	t.Parallel()
 	l, _ := newLedger(t, projectionstest.History(32, length(3000)))
-	d, err := connect(filepath.Join(t.TempDir(), linkName), "rwc", bulkPragmas)
+	d, err := connect(filepath.Join(t.TempDir(), linkName), writing, bulkPragmas)
 	noError(t, err)
 	f, err := newBulkFiller(d, maxBatchEvents, true)
 	noError(t, err)
