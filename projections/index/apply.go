@@ -124,14 +124,15 @@ type messageRow struct {
 	tokens        events.Tokens
 }
 
-const (
-	insertMessage = `INSERT INTO messages (id, session, message, kind, turn, model, finish, reason, text, bytes, calls,
-		input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, event, position, revision, time)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	extendMessage = `UPDATE messages SET model = coalesce(?, model), finish = coalesce(?, finish), bytes = bytes + ?, calls = calls + ?,
+// messageColumns are the columns of a message, in the order in which message adds them.
+var messageColumns = []string{
+	"id", "session", "message", "kind", "turn", "model", "finish", "reason", "text", "bytes", "calls",
+	"input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "event", "position", "revision", "time",
+}
+
+const extendMessage = `UPDATE messages SET model = coalesce(?, model), finish = coalesce(?, finish), bytes = bytes + ?, calls = calls + ?,
 		input_tokens = input_tokens + ?, output_tokens = output_tokens + ?, cache_read_tokens = cache_read_tokens + ?, cache_write_tokens = cache_write_tokens + ?
 		WHERE session = ? AND message = ? AND kind = ?`
-)
 
 // message writes the row of a message, or adds to it if the message has one.
 func (f *filler) message(s *sessionRow, m messageRow, v events.Envelope) error {
@@ -142,6 +143,9 @@ func (f *filler) message(s *sessionRow, m messageRow, v events.Envelope) error {
 	}
 	f.messages[key] = true
 	if again {
+		if err := f.insert.messages.flush(); err != nil {
+			return err
+		}
 		_, err := f.exec(extendMessage, m.model, m.finish, len(m.text), m.calls, m.tokens.Input, m.tokens.Output, m.tokens.CacheRead, m.tokens.CacheWrite, s.ID, m.id, m.kind)
 		return err
 	}
@@ -150,9 +154,8 @@ func (f *filler) message(s *sessionRow, m messageRow, v events.Envelope) error {
 		s.Replies++
 		f.nameEnd(messageNames, m.id.String(), f.last.message)
 	}
-	_, err = f.exec(insertMessage, f.last.message, s.ID, m.id, m.kind, m.turn, m.model, m.finish, m.reason, cut(m.text, previewBytes), len(m.text), m.calls,
+	return f.insert.messages.add(f.last.message, s.ID, m.id, m.kind, m.turn, m.model, m.finish, m.reason, cut(m.text, previewBytes), len(m.text), m.calls,
 		m.tokens.Input, m.tokens.Output, m.tokens.CacheRead, m.tokens.CacheWrite, v.ID, v.Position, v.Revision, v.Time)
-	return err
 }
 
 // prompted writes the rows of a prompt.
@@ -253,6 +256,9 @@ func (f *filler) settled(s *sessionRow, e events.CallSettled, v events.Envelope)
 	return f.text("shown", s, e.Message, e.Call, shown, v)
 }
 
+// textColumnNames are the columns of a text, in the order in which text adds them.
+var textColumnNames = []string{"id", "kind", "session", "message", "call", "position", "bytes", "text"}
+
 // text writes a text for search, if the index has full text. It writes no row for an empty
 // text.
 func (f *filler) text(kind string, s *sessionRow, message domain.MessageID, call domain.CallID, text string, v events.Envelope) error {
@@ -262,10 +268,9 @@ func (f *filler) text(kind string, s *sessionRow, message domain.MessageID, call
 	f.last.text++
 	stored := cut(text, textBytes)
 	f.batch.textBytes += len(stored)
-	_, err := f.exec("INSERT INTO texts (id, kind, session, message, call, position, bytes, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-		f.last.text, kind, s.ID, message, string(call), v.Position, len(text), stored)
+	err := f.insert.texts.add(f.last.text, kind, s.ID, message, string(call), v.Position, len(text), stored)
 	if err == nil {
-		_, err = f.exec("INSERT INTO text_search (rowid, text) VALUES (?, ?)", f.last.text, stored)
+		err = f.insert.search.add(f.last.text, stored)
 	}
 	return err
 }
@@ -279,6 +284,12 @@ func cut(text string, n int) string {
 		n--
 	}
 	return text[:n]
+}
+
+// turnRowColumns are the columns of a turn, in the order in which materialized adds them.
+var turnRowColumns = []string{
+	"session", "turn", "message", "agent", "model", "provider", "client", "offer", "hidden", "disabled", "observed",
+	"system", "instruction", "rules", "rules_text", "parameters", "schemas", "compacted", "event", "position", "revision", "time", "last_position", "last_revision",
 }
 
 // materialized writes the rows of a turn. A second event of the same turn adds tools to
@@ -300,7 +311,11 @@ func (f *filler) materialized(s *sessionRow, e events.TurnMaterialized, v events
 	if err != nil {
 		return err
 	}
+	f.turns[turnKey{s.ID, e.Turn}] = offer
 	if before != 0 {
+		if err := f.insert.turns.flush(); err != nil {
+			return err
+		}
 		_, err := f.exec("UPDATE turns SET offer = ?, last_position = ?, last_revision = ? WHERE session = ? AND turn = ?", offer, v.Position, v.Revision, s.ID, e.Turn)
 		return err
 	}
@@ -309,10 +324,8 @@ func (f *filler) materialized(s *sessionRow, e events.TurnMaterialized, v events
 	f.nameEnd(turnNames, e.Turn.String(), at)
 	f.nameBegin(turnNames, v.ID.String(), at)
 	f.nameEnd(turnNames, v.ID.String(), at)
-	_, err = f.exec(`INSERT INTO turns (session, turn, message, agent, model, provider, client, offer, hidden, disabled, observed,
-		system, instruction, rules, rules_text, parameters, schemas, compacted, event, position, revision, time, last_position, last_revision) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?20, ?21)`,
-		s.ID, e.Turn, e.Message, string(e.Agent), e.Model, e.Provider, e.Client, offer, len(e.Hidden), e.Disabled, e.Observed,
-		e.System, e.Instruction, e.Rules, e.RulesText, e.Parameters, e.Schemas, e.Compacted, v.ID, v.Position, v.Revision, v.Time)
+	err = f.insert.turns.add(s.ID, e.Turn, e.Message, string(e.Agent), e.Model, e.Provider, e.Client, offer, len(e.Hidden), e.Disabled, e.Observed,
+		e.System, e.Instruction, e.Rules, e.RulesText, e.Parameters, e.Schemas, e.Compacted, v.ID, v.Position, v.Revision, v.Time, v.Position, v.Revision)
 	if err != nil {
 		return err
 	}
@@ -345,8 +358,11 @@ func list[T any](all []T) (string, error) {
 
 // offerOf returns the offer of a turn, or 0 if the database does not have the turn.
 func (f *filler) offerOf(s *sessionRow, turn domain.TurnID) (int64, error) {
-	if s.known && s.turns == 0 {
-		return 0, nil
+	if offer, ok := f.turns[turnKey{s.ID, turn}]; ok || s.known {
+		return offer, nil
+	}
+	if err := f.insert.turns.flush(); err != nil {
+		return 0, err
 	}
 	return f.number("SELECT offer FROM turns WHERE session = ? AND turn = ?", s.ID, turn)
 }

@@ -23,6 +23,8 @@ const (
 	maxCachedMessages = 32768
 	maxCachedOffers   = 1024
 	maxCachedPaths    = 32768
+	// rowsAtOnce is the number of rows of a statement, and namesAtOnce that of the table names.
+	rowsAtOnce, namesAtOnce = 8, 64
 )
 
 // A messageKey identifies a row of the table messages.
@@ -30,6 +32,12 @@ type messageKey struct {
 	session domain.SessionID
 	message domain.MessageID
 	kind    string
+}
+
+// A turnKey identifies a row of the table turns.
+type turnKey struct {
+	session domain.SessionID
+	turn    domain.TurnID
 }
 
 // A filler applies events to a database, one batch after another. Between two batches it
@@ -41,13 +49,16 @@ type filler struct {
 	sessions map[domain.SessionID]*sessionRow
 	calls    map[calls.Key]*callRow
 	messages map[messageKey]bool // the database has a row of each
+	turns    map[turnKey]int64   // the offers of turns
 	offers   map[string]int64    // by projections.OfferKey
 	paths    map[string]int64    // the numbers of paths
 	changed  struct {
 		sessions []*sessionRow // with dirty set
 		calls    []*callRow
-		names    []nameRow
 	}
+	names names // not in the database yet
+	// The tables to which most events add rows.
+	insert struct{ sessions, calls, messages, turns, texts, search, names *inserter }
 	// The last number of a session and the last ID of a row.
 	last struct{ session, call, message, offer, text, file, path int64 }
 
@@ -72,7 +83,7 @@ func newFiller(d *database, batch int) (*filler, error) {
 	if version != schemaVersion {
 		return nil, otherSchema(version)
 	}
-	f := &filler{database: d, maxEvents: batch}
+	f := fillerOf(d, batch)
 	return f, f.load()
 }
 
@@ -85,8 +96,24 @@ func newBulkFiller(d *database, batch int, texts bool) (*filler, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &filler{database: d, maxEvents: batch, bulk: true}
+	f := fillerOf(d, batch)
+	f.bulk = true
 	return f, f.load()
+}
+
+// insertRows begins a statement that inserts rows. After a violated constraint the caller
+// abandons the transaction, so the statement need not undo its first rows. A statement that
+// can undo them makes SQLite write out the full text before each.
+const insertRows = "INSERT OR FAIL"
+
+// fillerOf returns a filler that has read nothing.
+func fillerOf(d *database, batch int) *filler {
+	f := &filler{database: d, maxEvents: batch}
+	f.insert.sessions, f.insert.calls = d.inserter(insertRows, "sessions", rowsAtOnce, sessionColumns...), d.inserter(insertRows, "calls", rowsAtOnce, callColumns...)
+	f.insert.messages, f.insert.turns = d.inserter(insertRows, "messages", rowsAtOnce, messageColumns...), d.inserter(insertRows, "turns", rowsAtOnce, turnRowColumns...)
+	f.insert.texts, f.insert.search = d.inserter(insertRows, "texts", rowsAtOnce, textColumnNames...), d.inserter(insertRows, "text_search", 1, "rowid", "text")
+	f.insert.names = d.inserter("INSERT OR IGNORE", "names", namesAtOnce, "segment", "key", "id")
+	return f
 }
 
 // finish ends a bulk fill: it writes the progress and makes the indexes that filling does
@@ -130,8 +157,8 @@ func (f *filler) load() error {
 // forget removes all rows from memory.
 func (f *filler) forget() {
 	f.sessions, f.calls = map[domain.SessionID]*sessionRow{}, map[calls.Key]*callRow{}
-	f.messages, f.offers, f.paths = map[messageKey]bool{}, map[string]int64{}, map[string]int64{}
-	f.changed.sessions, f.changed.calls, f.changed.names = nil, nil, nil
+	f.messages, f.turns, f.offers, f.paths = map[messageKey]bool{}, map[turnKey]int64{}, map[string]int64{}, map[string]int64{}
+	f.changed.sessions, f.changed.calls = nil, nil
 }
 
 // add applies an event, in a transaction that it begins if none is open. It commits the
@@ -185,7 +212,9 @@ func (f *filler) commit() error {
 	}
 	var err error
 	if f.bulk {
-		err = f.flush()
+		if err = f.flush(); err == nil && len(f.names.rows) >= maxNames {
+			err = f.flushNames()
+		}
 	} else {
 		err = f.save()
 	}
@@ -193,7 +222,7 @@ func (f *filler) commit() error {
 		return err
 	}
 	f.batch.events, f.batch.textBytes = 0, 0
-	if len(f.calls) > maxCachedCalls || len(f.messages) > maxCachedMessages || len(f.offers) > maxCachedOffers || len(f.paths) > maxCachedPaths || len(f.sessions) > maxCachedCalls {
+	if len(f.calls) > maxCachedCalls || len(f.messages) > maxCachedMessages || len(f.turns) > maxCachedMessages || len(f.offers) > maxCachedOffers || len(f.paths) > maxCachedPaths || len(f.sessions) > maxCachedCalls {
 		f.forget()
 	}
 	return nil
@@ -202,6 +231,9 @@ func (f *filler) commit() error {
 // save writes the changed rows and the progress, and ends the transaction.
 func (f *filler) save() error {
 	if err := f.flush(); err != nil {
+		return err
+	}
+	if err := f.flushNames(); err != nil {
 		return err
 	}
 	p := f.progress
@@ -227,19 +259,12 @@ func (f *filler) abandon() error {
 }
 
 // The statements of flush.
-var (
-	insertSession, updateSession = insertion("sessions", sessionColumns), change("sessions", sessionColumns)
-	insertCall, updateCall       = insertion("calls", callColumns), change("calls", callColumns)
-)
+var updateSession, updateCall = change("sessions", sessionColumns), change("calls", callColumns)
 
-// flush writes the changed sessions and calls.
+// flush writes the changed sessions and calls, and the collected rows except names.
 func (f *filler) flush() error {
 	for _, s := range f.changed.sessions {
-		text := insertSession
-		if s.stored {
-			text = updateSession
-		}
-		if _, err := f.exec(text, s.values()...); err != nil {
+		if err := f.store(f.insert.sessions, updateSession, s, s.stored); err != nil {
 			return err
 		}
 		s.stored, s.dirty = true, false
@@ -247,22 +272,28 @@ func (f *filler) flush() error {
 	// In the order of the IDs, so that rows are added at the end of the table.
 	slices.SortFunc(f.changed.calls, func(a, b *callRow) int { return int(a.id - b.id) })
 	for _, c := range f.changed.calls {
-		text := insertCall
-		if c.stored {
-			text = updateCall
-		}
-		if _, err := f.exec(text, c.values()...); err != nil {
+		if err := f.store(f.insert.calls, updateCall, c, c.stored); err != nil {
 			return err
 		}
 		c.stored, c.dirty = true, false
 	}
-	if err := f.flushNames(); err != nil {
-		return err
-	}
 	clear(f.changed.sessions)
 	clear(f.changed.calls)
 	f.changed.sessions, f.changed.calls = f.changed.sessions[:0], f.changed.calls[:0]
+	for _, t := range f.inserters {
+		if err := t.flush(); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// store updates a row that the database has, and otherwise inserts it.
+func (f *filler) store(to *inserter, update string, r row, stored bool) error {
+	if stored {
+		return f.execRow(update, r)
+	}
+	return to.addRow(r)
 }
 
 // session returns the row of the session of the event v, which the caller may change. It
@@ -336,6 +367,9 @@ func (f *filler) call(s *sessionRow, message domain.MessageID, id domain.CallID,
 func (f *filler) has(s *sessionRow, key messageKey) (bool, error) {
 	if f.messages[key] || s.known {
 		return f.messages[key], nil
+	}
+	if err := f.insert.messages.flush(); err != nil {
+		return false, err
 	}
 	n, err := f.number("SELECT count(*) FROM messages WHERE session = ? AND message = ? AND kind = ?", key.session, key.message, key.kind)
 	return n > 0, err

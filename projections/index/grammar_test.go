@@ -17,12 +17,12 @@ import (
 	"github.com/settlement-ledger/ledger/projections/projectionstest"
 )
 
-// A row has the values of its fields: texts, int64 numbers, times and bools. An absent value
+// A fieldValues is a row as the values of its fields: texts, int64 numbers, times and bools. An absent value
 // is nil, and a field of several values has a []any.
-type row map[string]any
+type fieldValues map[string]any
 
 // holds evaluates a condition over a row by the rules of the documentation of package where.
-func holds(e *where.Expr, r row) bool {
+func holds(e *where.Expr, r fieldValues) bool {
 	switch e.Op {
 	case where.Not:
 		return !holds(e.Parts[0], r)
@@ -102,7 +102,7 @@ func contains(text string, v where.Value) bool {
 }
 
 // randomCondition returns the text of a condition over fields, with values of rows.
-func randomCondition(random *rand.Rand, fields []where.Field, rows []row, depth int) string {
+func randomCondition(random *rand.Rand, fields []where.Field, rows []fieldValues, depth int) string {
 	if depth > 0 && random.IntN(2) == 0 {
 		a, b := randomCondition(random, fields, rows, depth-1), randomCondition(random, fields, rows, depth-1)
 		return []string{"(" + a + " or " + b + ")", a + " and " + b, "not (" + a + ")"}[random.IntN(3)]
@@ -167,7 +167,7 @@ func optional[T comparable](v T) any {
 
 // A plainLog has the rows of all lists, folded from the events of a log.
 type plainLog struct {
-	calls, sessions, turns, requests                 []row
+	calls, sessions, turns, requests                 []fieldValues
 	callNames, sessionNames, turnNames, requestNames []string
 }
 
@@ -178,7 +178,7 @@ func plain(t *testing.T, l *events.Ledger) (p plainLog) {
 	by, persons, paths, models, sizes := map[calls.Key][]any{}, map[calls.Key][]any{}, map[calls.Key][]any{}, map[domain.MessageID]string{}, map[calls.Key][2]int64{}
 	requested, asked := map[domain.SessionID]int64{}, map[domain.SessionID]int64{}
 	offers, hidden := map[domain.TurnID][]any{}, map[domain.TurnID][]any{}
-	requests, locations, turnCalls := map[domain.PermissionID]row{}, map[domain.SessionID]string{}, map[domain.TurnID]int64{}
+	requests, locations, turnCalls := map[domain.PermissionID]fieldValues{}, map[domain.SessionID]string{}, map[domain.TurnID]int64{}
 	turnsOf, tokens, failures, unknown := map[domain.SessionID]int64{}, map[domain.SessionID]events.Tokens{}, map[domain.SessionID]int64{}, map[domain.SessionID]int64{}
 	var turnIDs []domain.TurnID
 	known, settled := map[calls.Key]bool{}, map[calls.Key]bool{}
@@ -187,7 +187,7 @@ func plain(t *testing.T, l *events.Ledger) (p plainLog) {
 		locations[c.Session] = c.Location
 	}
 	callOf := func(id domain.PermissionID) calls.Key { return requests[id]["key"].(calls.Key) }
-	decide := func(id domain.PermissionID, effect, who, person string, v events.Envelope, more row) {
+	decide := func(id domain.PermissionID, effect, who, person string, v events.Envelope, more fieldValues) {
 		r := requests[id]
 		if r == nil || r["decided"] != nil {
 			return
@@ -245,22 +245,22 @@ func plain(t *testing.T, l *events.Ledger) (p plainLog) {
 				key := calls.Key{Session: session, Message: e.Message, Call: e.Call}
 				paths[key] = append(paths[key], name)
 			}
-			requests[e.Permission] = row{"request": e.Permission.String(), "kind": "permission", "session": session.String(), "message": optional(e.Message), "call": optional(e.Call), "agent": optional(e.Agent),
+			requests[e.Permission] = fieldValues{"request": e.Permission.String(), "kind": "permission", "session": session.String(), "message": optional(e.Message), "call": optional(e.Call), "agent": optional(e.Agent),
 				"action": optional(e.Action), "resources": cmpOr(list, "[]"), "requested": optional(v.Time), "key": calls.Key{Session: session, Message: e.Message, Call: e.Call}}
 			p.requests, p.requestNames = append(p.requests, requests[e.Permission]), append(p.requestNames, e.Permission.String())
 		case events.QuestionAsked:
 			list, err := list(e.Questions)
 			noError(t, err)
-			requests[e.Question] = row{"request": e.Question.String(), "kind": "question", "session": session.String(), "message": optional(e.Message), "call": optional(e.Call), "agent": optional(e.Agent),
+			requests[e.Question] = fieldValues{"request": e.Question.String(), "kind": "question", "session": session.String(), "message": optional(e.Message), "call": optional(e.Call), "agent": optional(e.Agent),
 				"action": "question", "resources": cmpOr(list, "[]"), "requested": optional(v.Time), "key": calls.Key{Session: session, Message: e.Message, Call: e.Call}}
 			p.requests, p.requestNames = append(p.requests, requests[e.Question]), append(p.requestNames, e.Question.String())
 		case events.PermissionDecided:
-			decide(e.Permission, e.Effect.String(), string(e.By), e.Person, v, row{"scope": optional(e.Scope), "feedback": optional(e.Feedback), "rule": optional(e.Rule.Source), "waited": e.WaitedMS})
+			decide(e.Permission, e.Effect.String(), string(e.By), e.Person, v, fieldValues{"scope": optional(e.Scope), "feedback": optional(e.Feedback), "rule": optional(e.Rule.Source), "waited": e.WaitedMS})
 			if e.Scope != "" {
 				asked[session]++
 			}
 		case events.QuestionAnswered:
-			decide(e.Question, map[bool]string{true: "dismissed", false: "answered"}[e.Dismissed], string(e.By), e.Person, v, row{"feedback": optional(e.Feedback), "waited": e.WaitedMS})
+			decide(e.Question, map[bool]string{true: "dismissed", false: "answered"}[e.Dismissed], string(e.By), e.Person, v, fieldValues{"feedback": optional(e.Feedback), "waited": e.WaitedMS})
 		case events.ProviderFailed:
 			failures[session]++
 		case events.Unknown:
@@ -276,7 +276,7 @@ func plain(t *testing.T, l *events.Ledger) (p plainLog) {
 				hidden[e.Turn] = append(hidden[e.Turn], string(h.Name))
 			}
 			turnsOf[session]++
-			p.turns = append(p.turns, row{"session": session.String(), "turn": e.Turn.String(), "message": optional(e.Message), "agent": optional(e.Agent), "model": optional(e.Model), "provider": optional(e.Provider),
+			p.turns = append(p.turns, fieldValues{"session": session.String(), "turn": e.Turn.String(), "message": optional(e.Message), "agent": optional(e.Agent), "model": optional(e.Model), "provider": optional(e.Provider),
 				"client": optional(e.Client), "time": optional(v.Time), "calls": turnCalls[e.Turn], "disabled": e.Disabled, "observed": e.Observed, "compacted": !e.Compacted.IsZero(), "hidden": hidden[e.Turn]})
 			p.turnNames, turnIDs = append(p.turnNames, e.Turn.String()), append(turnIDs, e.Turn)
 		}
@@ -306,7 +306,7 @@ func plain(t *testing.T, l *events.Ledger) (p plainLog) {
 				took = s.RanMS
 			}
 		}
-		p.calls = append(p.calls, row{"session": c.Session.String(), "turn": optional(c.Turn), "message": c.Message.String(), "call": string(c.ID), "parent": optional(c.Parent), "tool": optional(c.Tool), "title": optional(c.Title),
+		p.calls = append(p.calls, fieldValues{"session": c.Session.String(), "turn": optional(c.Turn), "message": c.Message.String(), "call": string(c.ID), "parent": optional(c.Parent), "tool": optional(c.Tool), "title": optional(c.Title),
 			"agent": optional(c.Agent), "model": optional(models[c.Message]), "location": optional(c.Location), "imported": c.Imported, "state": string(c.State), "outcome": outcome,
 			"began": s.Began || !c.Started.IsZero(), "interruption": optional(s.Interruption), "input": optional(text), "shown": optional(c.Preview), "error": optional(s.Text), "detail": optional(s.Detail),
 			"input_bytes": size[0], "shown_bytes": size[1], "asked": optional(c.Asked), "started": optional(c.Started), "settled": optional(c.Settled), "took": took, "waited": c.WaitedMS,
@@ -316,7 +316,7 @@ func plain(t *testing.T, l *events.Ledger) (p plainLog) {
 	}
 	for _, s := range state.Sessions() {
 		n := tokens[s.ID]
-		p.sessions = append(p.sessions, row{"session": s.ID.String(), "agent": optional(s.Agent), "location": optional(s.Location), "model": optional(s.Model), "parent": optional(s.Parent), "origin": optional(s.Origin.Kind),
+		p.sessions = append(p.sessions, fieldValues{"session": s.ID.String(), "agent": optional(s.Agent), "location": optional(s.Location), "model": optional(s.Model), "parent": optional(s.Parent), "origin": optional(s.Origin.Kind),
 			"format": optional(s.Origin.Format), "title": optional(s.Title), "opened": optional(s.Opened), "last": optional(s.LastEvent),
 			"duration": max(0, s.LastEvent.Truncate(time.Microsecond).Sub(s.Opened.Truncate(time.Microsecond)).Milliseconds()), "prompts": int64(s.Prompts), "turns": turnsOf[s.ID], "replies": int64(s.Replies),
 			"calls": int64(s.Calls), "open": int64(s.Open), "failed": int64(s.Failed), "requests": requested[s.ID], "asked": asked[s.ID], "input_tokens": n.Input, "output_tokens": n.Output,
@@ -343,7 +343,7 @@ func TestConditionsSelectWhatAPlainFilterSelects(t *testing.T) {
 		for _, list := range []struct {
 			name   string
 			fields []where.Field
-			rows   []row
+			rows   []fieldValues
 			names  []string
 			run    func(*where.Expr, int) []string
 		}{
@@ -389,19 +389,19 @@ func checkCallFlags(t *testing.T, random *rand.Rand, s *Snapshot, p plainLog) {
 	for range 60 {
 		like := p.calls[random.IntN(len(p.calls))]
 		var q CallQuery
-		var selected []func(row) bool
+		var selected []func(fieldValues) bool
 		some := func() bool { return random.IntN(3) == 0 }
 		if tool := like["tool"]; some() && tool != nil {
 			q.Tool = tool.(string)
-			selected = append(selected, func(r row) bool { return r["tool"] == tool })
+			selected = append(selected, func(r fieldValues) bool { return r["tool"] == tool })
 		}
 		if agent := like["agent"]; some() && agent != nil {
 			q.Agent = agent.(string)
-			selected = append(selected, func(r row) bool { return r["agent"] == agent })
+			selected = append(selected, func(r fieldValues) bool { return r["agent"] == agent })
 		}
 		if some() {
 			q.By = []string{"user", "rule", "recovery", "ada"}[random.IntN(4)]
-			selected = append(selected, func(r row) bool {
+			selected = append(selected, func(r fieldValues) bool {
 				return slices.Contains(slices.Concat(r["by"].([]any), r["person"].([]any)), any(q.By))
 			})
 		}
@@ -412,23 +412,23 @@ func checkCallFlags(t *testing.T, random *rand.Rand, s *Snapshot, p plainLog) {
 			if q.Paths = ending; exact.selects() || !slices.Contains(ending.Names(), name) {
 				t.Fatalf("FindPaths(%s) = %v, %v", path.Base(name), exact, ending)
 			}
-			selected = append(selected, func(r row) bool {
+			selected = append(selected, func(r fieldValues) bool {
 				return slices.ContainsFunc(r["path"].([]any), func(v any) bool { return slices.Contains(ending.Names(), v.(string)) })
 			})
 		}
 		if some() {
 			q.Open = true
-			selected = append(selected, func(r row) bool { return r["outcome"] == OpenOutcome })
+			selected = append(selected, func(r fieldValues) bool { return r["outcome"] == OpenOutcome })
 		}
 		want, of := []string{}, map[string]map[any]bool{"session": {}, "turn": {}, "call": {}}
 		for i, r := range p.calls {
-			if !slices.ContainsFunc(selected, func(f func(row) bool) bool { return !f(r) }) {
+			if !slices.ContainsFunc(selected, func(f func(fieldValues) bool) bool { return !f(r) }) {
 				want = append(want, p.callNames[i])
 				of["session"][r["session"]], of["turn"][r["turn"]], of["call"][fmt.Sprint(r["session"], r["message"], r["call"])] = true, true, true
 			}
 		}
 		same(t, fmt.Sprintf("calls %+v", q), lines(value[[]calls.Call](t)(s.Calls(q)), callLine), want)
-		chosen := func(rows []row, names []string, key func(row) any, set map[any]bool) []string {
+		chosen := func(rows []fieldValues, names []string, key func(fieldValues) any, set map[any]bool) []string {
 			all := []string{}
 			for i, r := range rows {
 				if selected == nil || set[key(r)] {
@@ -438,10 +438,10 @@ func checkCallFlags(t *testing.T, random *rand.Rand, s *Snapshot, p plainLog) {
 			return all
 		}
 		same(t, fmt.Sprintf("sessions %+v", q), lines(value[[]Session](t)(s.Sessions(SessionQuery{Calls: q})), func(s Session) string { return s.ID.String() }),
-			chosen(p.sessions, p.sessionNames, func(r row) any { return r["session"] }, of["session"]))
+			chosen(p.sessions, p.sessionNames, func(r fieldValues) any { return r["session"] }, of["session"]))
 		same(t, fmt.Sprintf("turns %+v", q), lines(value[[]ListedTurn](t)(s.Turns(TurnQuery{Calls: q})), func(t ListedTurn) string { return t.Turn.Turn.String() }),
-			chosen(p.turns, p.turnNames, func(r row) any { return r["turn"] }, of["turn"]))
+			chosen(p.turns, p.turnNames, func(r fieldValues) any { return r["turn"] }, of["turn"]))
 		same(t, fmt.Sprintf("requests %+v", q), lines(value[[]Request](t)(s.Requests(RequestQuery{Calls: q})), func(r Request) string { return r.ID.String() }),
-			chosen(p.requests, p.requestNames, func(r row) any { return fmt.Sprint(r["session"], r["message"], r["call"]) }, of["call"]))
+			chosen(p.requests, p.requestNames, func(r fieldValues) any { return fmt.Sprint(r["session"], r["message"], r["call"]) }, of["call"]))
 	}
 }

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 	"strings"
@@ -24,44 +25,85 @@ const (
 	segmentBits = 17
 )
 
-// A nameRow is a row of the table names.
+// maxNames is the number of names in memory after which a bulk fill writes them, because
+// rows in the order of the table change few of its pages.
+const maxNames = 64 << 10
+
+// A nameRow is a row of the table names, whose key is a part of names.keys.
 type nameRow struct {
-	segment int64
-	key     string
-	id      int64
+	segment, id int64
+	from, to    int
 }
 
-// firstChars returns the first n characters of a text.
-func firstChars(text string, n int) string {
-	for i := range text {
-		if n == 0 {
-			return text[:i]
+// names holds rows of the table names.
+type names struct {
+	rows []nameRow
+	keys []byte
+}
+
+// key returns the key of a row.
+func (n *names) key(r nameRow) []byte { return n.keys[r.from:r.to] }
+
+// isPlain reports whether a text is ASCII.
+func isPlain(text string) bool {
+	for i := range len(text) {
+		if text[i] >= utf8.RuneSelf {
+			return false
 		}
-		n--
 	}
-	return text
+	return true
 }
 
-// backwards returns the last n characters of a text, the last one first.
-func backwards(text string, n int) string {
-	var b strings.Builder
-	for ; n > 0 && text != ""; n-- {
+// lower returns an ASCII character in lower case.
+func lower(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		c += 'a' - 'A'
+	}
+	return c
+}
+
+// appendBeginKey appends the key of a beginning of a name.
+func appendBeginKey(b []byte, kind, text string) []byte {
+	b = append(append(b, kind...), '>')
+	if isPlain(text) {
+		for i := range min(len(text), beginChars) {
+			b = append(b, lower(text[i]))
+		}
+		return b
+	}
+	n := 0
+	for _, r := range strings.ToLower(text) {
+		if n++; n > beginChars {
+			break
+		}
+		b = utf8.AppendRune(b, r)
+	}
+	return b
+}
+
+// appendEndKey appends the key of an end of a name.
+func appendEndKey(b []byte, kind, text string) []byte {
+	b = append(append(b, kind...), '<')
+	if isPlain(text) {
+		for i := range min(len(text), endChars) {
+			b = append(b, lower(text[len(text)-1-i]))
+		}
+		return b
+	}
+	text = strings.ToLower(text)
+	for n := endChars; n > 0 && text != ""; n-- {
 		r, size := utf8.DecodeLastRuneInString(text)
-		b.WriteRune(r)
+		b = utf8.AppendRune(b, r)
 		text = text[:len(text)-size]
 	}
-	return b.String()
+	return b
 }
 
 // beginKey returns the key of a beginning of a name.
-func beginKey(kind, text string) string {
-	return kind + ">" + firstChars(strings.ToLower(text), beginChars)
-}
+func beginKey(kind, text string) string { return string(appendBeginKey(nil, kind, text)) }
 
 // endKey returns the key of an end of a name.
-func endKey(kind, text string) string {
-	return kind + "<" + backwards(strings.ToLower(text), endChars)
-}
+func endKey(kind, text string) string { return string(appendEndKey(nil, kind, text)) }
 
 // bare returns a name without a prefix such as "ses_", or the name if it has none.
 func bare(name string) string {
@@ -72,47 +114,39 @@ func bare(name string) string {
 }
 
 // nameWhole adds the beginning of a name with its prefix.
-func (f *filler) nameWhole(kind, name string, id int64) { f.addName(beginKey(kind, name), id) }
-
-// nameBegin adds the beginning of a name without its prefix.
-func (f *filler) nameBegin(kind, name string, id int64) { f.addName(beginKey(kind, bare(name)), id) }
-
-// nameEnd adds the end of a name.
-func (f *filler) nameEnd(kind, name string, id int64) { f.addName(endKey(kind, name), id) }
-
-// addName adds a row of the table names, which flushNames writes.
-func (f *filler) addName(key string, id int64) {
-	f.changed.names = append(f.changed.names, nameRow{f.progress.events >> segmentBits, key, id})
+func (f *filler) nameWhole(kind, name string, id int64) {
+	from := len(f.names.keys)
+	f.names.keys = appendBeginKey(f.names.keys, kind, name)
+	f.addName(from, id)
 }
 
-// namesAtOnce is the number of rows of one statement.
-const namesAtOnce = 32
+// nameBegin adds the beginning of a name without its prefix.
+func (f *filler) nameBegin(kind, name string, id int64) { f.nameWhole(kind, bare(name), id) }
 
-var (
-	insertName  = "INSERT OR IGNORE INTO names (segment, key, id) VALUES (?, ?, ?)"
-	insertNames = insertName + strings.Repeat(", (?, ?, ?)", namesAtOnce-1)
-)
+// nameEnd adds the end of a name.
+func (f *filler) nameEnd(kind, name string, id int64) {
+	from := len(f.names.keys)
+	f.names.keys = appendEndKey(f.names.keys, kind, name)
+	f.addName(from, id)
+}
+
+// addName adds a row of the table names, whose key begins at a place of the keys.
+// flushNames writes it.
+func (f *filler) addName(from int, id int64) {
+	f.names.rows = append(f.names.rows, nameRow{f.progress.events >> segmentBits, id, from, len(f.names.keys)})
+}
 
 // flushNames writes the added names in the order of the table.
 func (f *filler) flushNames() error {
-	slices.SortFunc(f.changed.names, func(a, b nameRow) int {
-		return cmp.Or(cmp.Compare(a.segment, b.segment), strings.Compare(a.key, b.key), cmp.Compare(a.id, b.id))
+	n := &f.names
+	slices.SortFunc(n.rows, func(a, b nameRow) int {
+		return cmp.Or(cmp.Compare(a.segment, b.segment), bytes.Compare(n.key(a), n.key(b)), cmp.Compare(a.id, b.id))
 	})
-	rest, args := f.changed.names, make([]any, 0, 3*namesAtOnce)
-	for len(rest) > 0 {
-		text, n := insertName, 1
-		if len(rest) >= namesAtOnce {
-			text, n = insertNames, namesAtOnce
-		}
-		args = args[:0]
-		for _, row := range rest[:n] {
-			args = append(args, row.segment, row.key, row.id)
-		}
-		if _, err := f.exec(text, args...); err != nil {
+	for _, row := range n.rows {
+		if err := f.insert.names.add(row.segment, n.key(row), row.id); err != nil {
 			return err
 		}
-		rest = rest[n:]
 	}
-	f.changed.names = f.changed.names[:0]
-	return nil
+	n.rows, n.keys = n.rows[:0], n.keys[:0]
+	return f.insert.names.flush()
 }

@@ -23,7 +23,7 @@ type callRow struct {
 	dirty                  bool // that row is not current
 }
 
-// callColumns are the columns of a callRow, in the order of values and of scan.
+// callColumns are the columns of a callRow, in the order of put and of scan.
 var callColumns = []string{
 	"id", "session", "message", "call", "turn", "parent", "tool", "title", "agent", "location", "imported",
 	"state", "outcome", "began", "interruption", "input", "input_complete", "shown", "error", "detail",
@@ -34,13 +34,13 @@ var callColumns = []string{
 	"ran_ms", "waited_ms", "requests", "late_results", "input_bytes", "shown_bytes",
 }
 
-// values returns the columns of the row.
-func (r *callRow) values() []any {
+// put adds the columns of the row to arguments.
+func (r *callRow) put(d *database, to *arguments) error {
 	s, input := &r.Settlement, string(r.Input)
 	if r.Input == nil {
 		input = r.InputPreview
 	}
-	return []any{
+	return to.put(d,
 		r.id, r.Session, r.Message, string(r.ID), r.Turn, string(r.Parent), r.Tool, r.Title, string(r.Agent), r.Location, r.Imported,
 		string(r.State), s.Outcome, s.Began, s.Interruption, input, r.InputPreview == "", r.Preview, s.Text, s.Detail,
 		r.Offered.Registration, r.Offered.Layer, r.Offered.Fingerprint, s.Effective.Registration, s.Agrees, s.ChangedBy, s.Rule.Action, s.Rule.Resource, s.Rule.Source, r.Process,
@@ -48,10 +48,10 @@ func (r *callRow) values() []any {
 		r.Started, r.StartedAt.Position, r.StartedAt.Revision, r.StartedAt.Event,
 		r.Call.Settled, r.SettledAt.Position, r.SettledAt.Revision, r.SettledAt.Event,
 		s.RanMS, r.WaitedMS, r.Requests, r.Late, r.inputBytes, r.shownBytes,
-	}
+	)
 }
 
-// scan is the inverse of values, as far as values and the fold read the fields.
+// scan is the inverse of put, as far as put and the fold read the fields.
 func (r *callRow) scan(row []driver.Value) error {
 	c := &columnReader{row: row}
 	s := &r.Settlement
@@ -107,28 +107,28 @@ type sessionRow struct {
 	unknownEvents    int64
 	stored           bool // the database has a row of the session
 	dirty            bool // that row is not current
-	// known reports that every call and message of the session which the database has is
+	// known reports that every call, message and turn of the session which the database has is
 	// in the cache, so that none has to be looked up.
 	known bool
 }
 
-// sessionColumns are the columns of a sessionRow, in the order of values and of scan.
+// sessionColumns are the columns of a sessionRow, in the order of put and of scan.
 var sessionColumns = []string{
 	"session", "number", "agent", "location", "opened_location", "model", "parent", "parent_message", "parent_call", "origin", "origin_format", "origin_source",
 	"vcs", "vcs_commit", "vcs_branch", "vcs_state", "opened_time", "opened_position", "last_time", "last_position", "revision", "title", "prompts", "turns", "replies", "calls", "open_calls", "failed_calls",
 	"input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "provider_failures", "unknown_events", "interrupted", "closed",
 }
 
-// values returns the columns of the row.
-func (r *sessionRow) values() []any {
-	return []any{
+// put adds the columns of the row to arguments.
+func (r *sessionRow) put(d *database, to *arguments) error {
+	return to.put(d,
 		r.ID, r.number, string(r.Agent), r.Location, r.openedLocation, r.Model, r.Parent, r.parentMessage, string(r.parentCall), string(r.Origin.Kind), r.Origin.Format, r.Origin.Source,
 		r.versionControl.System, r.versionControl.Commit, r.versionControl.Branch, string(r.versionControl.State), r.Opened, r.openedPosition, r.LastEvent, r.lastPosition, r.Revision, r.Title, r.Prompts, r.turns, r.Replies, r.Calls, r.Open, r.Failed,
 		r.tokens.Input, r.tokens.Output, r.tokens.CacheRead, r.tokens.CacheWrite, r.providerFailures, r.unknownEvents, r.Interrupted, r.Closed,
-	}
+	)
 }
 
-// scan is the inverse of values.
+// scan is the inverse of put.
 func (r *sessionRow) scan(row []driver.Value) error {
 	c := &columnReader{row: row}
 	c.text(&r.ID)
@@ -145,11 +145,6 @@ func (r *sessionRow) scan(row []driver.Value) error {
 	r.providerFailures, r.unknownEvents, r.Interrupted, r.Closed = c.integer(), c.integer(), c.flag(), c.flag()
 	r.stored = true
 	return c.err
-}
-
-// insertion returns the statement that inserts a row of a table.
-func insertion(table string, columns []string) string {
-	return "INSERT INTO " + table + " (" + strings.Join(columns, ", ") + ") VALUES (?" + strings.Repeat(", ?", len(columns)-1) + ")"
 }
 
 // change returns the statement that replaces the columns of a row. The first column is the

@@ -6,13 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"time"
 
 	"modernc.org/libc"
 	sqlite3 "modernc.org/sqlite/lib"
-
-	"github.com/settlement-ledger/ledger/domain"
-	"github.com/settlement-ledger/ledger/events"
 )
 
 // A sqliteError is an error of SQLite.
@@ -28,9 +24,10 @@ func (e *sqliteError) Error() string { return e.text }
 // which allocates and frees each text that it binds, and takes as much time as SQLite
 // itself for small rows.
 type database struct {
-	tls      *libc.TLS
-	handle   uintptr // a sqlite3
-	prepared map[string]*statement
+	tls       *libc.TLS
+	handle    uintptr // a sqlite3
+	prepared  map[string]*statement
+	inserters []*inserter
 }
 
 // A mode is how connect opens a database.
@@ -113,7 +110,10 @@ func (d *database) failed(code int32) error {
 func (d *database) close() error {
 	for _, s := range d.prepared {
 		sqlite3.Xsqlite3_finalize(d.tls, s.pointer)
-		sqlite3.Xsqlite3_free(d.tls, s.memory)
+		s.arguments.free(d)
+	}
+	for _, t := range d.inserters {
+		t.arguments.free(d)
 	}
 	err := d.failed(sqlite3.Xsqlite3_close_v2(d.tls, d.handle))
 	d.tls.Close()
@@ -134,16 +134,7 @@ func (d *database) script(text string) error {
 type statement struct {
 	pointer             uintptr // a sqlite3_stmt
 	parameters, columns int
-	memory              uintptr // of SQLite, which text covers
-	text                []byte  // the texts of the arguments
-	arguments           []argument
-}
-
-// An argument is a value that is ready to be bound.
-type argument struct {
-	kind     int32 // the type as SQLite numbers it: null, integer or text
-	number   int64
-	from, to int // of the text
+	arguments           arguments
 }
 
 // statement returns the prepared statement of a text.
@@ -173,145 +164,13 @@ func (d *database) statement(text string) (*statement, error) {
 	return s, nil
 }
 
-// reserve makes room for n bytes in s.text.
-func (s *statement) reserve(d *database, n int) error {
-	if cap(s.text)-len(s.text) >= n {
-		return nil
+// bind sets the parameters of a statement to values. SQLite reads their texts from memory,
+// the memory of the arguments that contain them, until the next bind.
+func (d *database) bind(s *statement, memory uintptr, values []argument) error {
+	if len(values) < s.parameters {
+		return fmt.Errorf("statement has %d parameters, and %d arguments", s.parameters, len(values))
 	}
-	size := max(2*cap(s.text), len(s.text)+n, 512)
-	memory := sqlite3.Xsqlite3_malloc64(d.tls, uint64(size))
-	if memory == 0 {
-		return d.failed(sqlite3.SQLITE_NOMEM)
-	}
-	text := libc.GoBytes(memory, size)[:len(s.text)]
-	copy(text, s.text)
-	sqlite3.Xsqlite3_free(d.tls, s.memory)
-	s.memory, s.text = memory, text
-	return nil
-}
-
-// The types of arguments whose text is written without an allocation.
-type textAppender interface{ AppendText([]byte) ([]byte, error) }
-
-// maxShortText bounds the texts of IDs, times and positions.
-const maxShortText = 64
-
-// put adds a value to the arguments as SQLite stores it. The empty text, a zero time, a
-// zero ID and a zero position become null, a bool 0 or 1, a position its first part, and a
-// value with a String method that text. It keeps no reference to the value, so that the
-// caller's is not allocated.
-func (s *statement) put(d *database, v any) error {
-	switch v := v.(type) {
-	case nil:
-		s.arguments = append(s.arguments, argument{kind: sqlite3.SQLITE_NULL})
-	case int64:
-		s.number(v)
-	case int:
-		s.number(int64(v))
-	case bool:
-		s.number(oneIf(v))
-	case events.Position:
-		s.known(place(v))
-	case events.Revision:
-		s.known(int64(v))
-	case string:
-		return s.string(d, v)
-	case domain.SessionID:
-		return putShort(s, d, v)
-	case domain.MessageID:
-		return putShort(s, d, v)
-	case domain.TurnID:
-		return putShort(s, d, v)
-	case domain.EventID:
-		return putShort(s, d, v)
-	case domain.RegistrationID:
-		return putShort(s, d, v)
-	case domain.ScopeID:
-		return putShort(s, d, v)
-	case domain.LayerID:
-		return putShort(s, d, v)
-	case domain.ProcessID:
-		return putShort(s, d, v)
-	case domain.PermissionID:
-		return putShort(s, d, v)
-	case time.Time:
-		return putShort(s, d, columnTime(v))
-	case domain.Fingerprint:
-		return s.string(d, v.String())
-	case domain.Outcome:
-		return s.string(d, v.String())
-	case domain.Interruption:
-		return s.string(d, v.String())
-	case domain.Placement:
-		return s.string(d, v.String())
-	case domain.Ref:
-		return s.string(d, v.String())
-	default:
-		return fmt.Errorf("argument %d has no column type", len(s.arguments)+1)
-	}
-	return nil
-}
-
-// number adds an integer.
-func (s *statement) number(n int64) {
-	s.arguments = append(s.arguments, argument{kind: sqlite3.SQLITE_INTEGER, number: n})
-}
-
-// known adds an integer, or null for 0.
-func (s *statement) known(n int64) {
-	if n == 0 {
-		s.arguments = append(s.arguments, argument{kind: sqlite3.SQLITE_NULL})
-		return
-	}
-	s.number(n)
-}
-
-// string adds a text, or null for the empty one.
-func (s *statement) string(d *database, v string) error {
-	if err := s.reserve(d, len(v)); err != nil {
-		return err
-	}
-	from := len(s.text)
-	s.text = append(s.text, v...)
-	s.added(from)
-	return nil
-}
-
-// putShort adds the text of a value, or null for the empty one.
-func putShort[V textAppender](s *statement, d *database, v V) error {
-	if err := s.reserve(d, maxShortText); err != nil {
-		return err
-	}
-	from := len(s.text)
-	var err error
-	s.text, err = v.AppendText(s.text)
-	s.added(from)
-	return err
-}
-
-// added adds the end of s.text as an argument.
-func (s *statement) added(from int) {
-	kind := int32(sqlite3.SQLITE_TEXT)
-	if len(s.text) == from {
-		kind = sqlite3.SQLITE_NULL
-	}
-	s.arguments = append(s.arguments, argument{kind: kind, from: from, to: len(s.text)})
-}
-
-// bind sets the parameters of a statement. SQLite reads the texts from the memory of the
-// statement, which changes at the next bind. Arguments beyond the last parameter are
-// ignored.
-func (d *database) bind(s *statement, args []any) error {
-	if len(args) < s.parameters {
-		return fmt.Errorf("statement has %d parameters, and %d arguments", s.parameters, len(args))
-	}
-	s.text, s.arguments = s.text[:0], s.arguments[:0]
-	for _, v := range args[:s.parameters] {
-		if err := s.put(d, v); err != nil {
-			return err
-		}
-	}
-	for i, a := range s.arguments {
+	for i, a := range values[:s.parameters] {
 		var code int32
 		switch a.kind {
 		case sqlite3.SQLITE_NULL:
@@ -319,7 +178,7 @@ func (d *database) bind(s *statement, args []any) error {
 		case sqlite3.SQLITE_INTEGER:
 			code = sqlite3.Xsqlite3_bind_int64(d.tls, s.pointer, int32(i+1), a.number)
 		default:
-			code = sqlite3.Xsqlite3_bind_text(d.tls, s.pointer, int32(i+1), s.memory+uintptr(a.from), int32(a.to-a.from), 0)
+			code = sqlite3.Xsqlite3_bind_text(d.tls, s.pointer, int32(i+1), memory+uintptr(a.from), int32(a.to-a.from), 0)
 		}
 		if code != sqlite3.SQLITE_OK {
 			return d.failed(code)
@@ -340,18 +199,41 @@ func (d *database) step(s *statement) (bool, error) {
 	}
 }
 
+// run executes a statement with values.
+func (d *database) run(s *statement, memory uintptr, values []argument) error {
+	err := d.bind(s, memory, values)
+	if err == nil {
+		_, err = d.step(s)
+	}
+	sqlite3.Xsqlite3_reset(d.tls, s.pointer) // repeats the error of step
+	return err
+}
+
 // exec executes a statement and returns the number of changed rows. Absent values become
-// null, as put says.
+// null, as arguments.put says. Values beyond the last parameter are ignored.
 func (d *database) exec(text string, args ...any) (int64, error) {
 	s, err := d.statement(text)
 	if err != nil {
 		return 0, err
 	}
-	if err = d.bind(s, args); err == nil {
-		_, err = d.step(s)
+	s.arguments.clear()
+	if err = s.arguments.put(d, args...); err == nil {
+		err = d.run(s, s.arguments.memory, s.arguments.values)
 	}
-	sqlite3.Xsqlite3_reset(d.tls, s.pointer) // repeats the error of step
 	return int64(sqlite3.Xsqlite3_changes(d.tls, d.handle)), err
+}
+
+// execRow executes a statement whose parameters are the columns of a row.
+func (d *database) execRow(text string, r row) error {
+	s, err := d.statement(text)
+	if err != nil {
+		return err
+	}
+	s.arguments.clear()
+	if err := r.put(d, &s.arguments); err != nil {
+		return err
+	}
+	return d.run(s, s.arguments.memory, s.arguments.values)
 }
 
 // query executes a statement and passes each row to visit, which keeps no reference to
@@ -362,7 +244,12 @@ func (d *database) query(visit func([]driver.Value) error, text string, args ...
 		return err
 	}
 	defer sqlite3.Xsqlite3_reset(d.tls, s.pointer) // repeats the error of step
-	if err := d.bind(s, args); err != nil {
+	s.arguments.clear()
+	err = s.arguments.put(d, args...)
+	if err == nil {
+		err = d.bind(s, s.arguments.memory, s.arguments.values)
+	}
+	if err != nil {
 		return err
 	}
 	row := make([]driver.Value, s.columns)
@@ -405,32 +292,4 @@ func (d *database) number(text string, args ...any) (n int64, err error) {
 		return nil
 	}, text, args...)
 	return n, err
-}
-
-// timeLayout is the form of a time in the index: UTC with microseconds.
-const timeLayout = "2006-01-02T15:04:05.000000Z"
-
-// A columnTime is a time, whose text is that of the index.
-type columnTime time.Time
-
-// AppendText appends the time in timeLayout, and nothing for the zero time.
-func (t columnTime) AppendText(b []byte) ([]byte, error) {
-	if time.Time(t).IsZero() {
-		return b, nil
-	}
-	return time.Time(t).UTC().AppendFormat(b, timeLayout), nil
-}
-
-// oneIf returns 1 for true and 0 for false.
-func oneIf(v bool) int64 {
-	if v {
-		return 1
-	}
-	return 0
-}
-
-// place returns the first part of a position, by which the index orders events.
-func place(p events.Position) int64 {
-	commit, _ := p.Parts()
-	return int64(commit)
 }

@@ -83,7 +83,7 @@ func TestABulkFillReadsNoWholeTable(t *testing.T) {
 		t.Errorf("the fill has %d statements, want more", len(statements))
 	}
 	for _, text := range statements {
-		arguments := make([]any, 128) // more than any statement has
+		arguments := make([]any, 1024) // more than any statement has
 		noError(t, d.query(func(row []driver.Value) error {
 			// The index of the open approvals has few rows.
 			if step, _ := row[3].(string); strings.HasPrefix(step, "SCAN") && !strings.Contains(step, "CONSTANT ROW") &&
