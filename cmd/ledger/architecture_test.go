@@ -137,6 +137,7 @@ var importRules = map[string]importRule{
 	"cmd/ledger/receipts": {[]string{
 		"domain", "events", "projections/calls", "registry/outputs", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
 	}, []string{"github.com/go-json-experiment/json"}},
+	"cmd/ledger/resumable":  {nil, []string{"github.com/klauspost/compress"}},
 	"cmd/ledger/indexing":   {[]string{"events", "projections/index", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores"}, nil},
 	"cmd/ledger/importer":   {[]string{"domain", "events/transcripts", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores"}, nil},
 	"cmd/ledger/publishing": {[]string{"domain", "events", "projections/publish", "projections/publish/jetstream", "projections/publish/jsonl", "cmd/ledger/fault", "cmd/ledger/query", "cmd/ledger/render", "cmd/ledger/stores", "cmd/ledger/views"}, nil},
