@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
@@ -91,52 +90,40 @@ func (c *copier) run(ctx context.Context) error {
 }
 
 // readBoth reads the source and the target in parallel. It calls the function each for
-// every record that both have, and the function rest for every record of the source
-// after the end of the target. At the first record that differs it returns a conflict
+// every record that both have, and the function rest with the target for every record of the
+// source after its end. At the first record that differs it returns a conflict
 // fault. An entry is valid only during the call that receives it.
-func (c *copier) readBoth(ctx context.Context, each func(events.Entry), rest func(events.Entry) error) error {
-	next, stop := iter.Pull2(events.Lend(ctx, c.to.Log, events.Query{}))
-	defer stop()
-	// more is true until the target has been read to its end.
-	more := true
+func (c *copier) readBoth(ctx context.Context, each func(events.Entry), rest func(*Target, events.Entry) error) error {
+	to := NewTarget(ctx, c.totals.To, c.to)
+	defer to.Close()
 	for e, err := range events.Lend(ctx, c.from.Log, events.Query{Through: c.end}) {
 		if err != nil {
 			return fmt.Errorf("copy from %s: %w", c.totals.From, err)
 		}
 		part := "compare"
-		if !more {
+		if !to.more {
 			part = "copy"
 		}
 		// The positions of a database are byte offsets of its log, so only the share of
 		// the positions is known, not the number of records.
 		c.progress.Show(part, render.Records, int64(c.totals.Records), stores.Sequence(e.Position), stores.Sequence(c.end))
 		c.totals.Records++
-		if more {
-			there, err, ok := next()
-			if err != nil {
-				return fmt.Errorf("copy to %s: %w", c.totals.To, err)
-			}
-			if more = ok; ok {
-				if !sameEntry(e, there) {
-					return c.conflict(e, there)
-				}
-				each(e)
-				continue
-			}
+		held, err := to.Held(e, "from position "+e.Position.String())
+		if err != nil {
+			return err
 		}
-		if err := rest(e); err != nil {
+		if held {
+			each(e)
+			continue
+		}
+		if err := rest(to, e); err != nil {
 			return err
 		}
 	}
-	if !more {
-		return nil
+	if err := to.Flush(ctx); err != nil {
+		return c.appendError(events.Entry{}, err)
 	}
-	if there, err, ok := next(); err != nil {
-		return fmt.Errorf("copy to %s: %w", c.totals.To, err)
-	} else if ok {
-		return c.conflict(events.Entry{}, there)
-	}
-	return nil
+	return to.End()
 }
 
 // sameEntry reports whether two entries hold the same record, ignoring their
@@ -146,38 +133,18 @@ func sameEntry(a, b events.Entry) bool {
 		a.Time.Equal(b.Time) && string(a.Data) == string(b.Data) && string(a.Metadata) == string(b.Metadata)
 }
 
-// conflict returns the fault for the first record at which the stores differ. The
-// parameter here is the record of the source, or zero if the source has no more records.
-// The parameter there is the record of the target.
-func (c *copier) conflict(here, there events.Entry) error {
-	expected := "nothing"
-	if !here.ID.IsZero() {
-		expected = fmt.Sprintf("%s, revision %d of %s, from position %s", here.ID, here.Revision, here.Stream, here.Position)
-	}
-	f := fault.Usage("%s holds something else: at its position %s there is %s, revision %d of %s, in place of %s",
-		c.totals.To, there.Position, there.ID, there.Revision, there.Stream, expected)
-	f.Exit, f.Code, f.Hint = fault.ExitConflict, "conflict", "copy into an empty store, or into a namespace of its own: ?namespace=NAME"
-	return f
-}
-
 // copyRecords appends the records that the target lacks. It returns the digest of all
 // records of the source up to and including the position c.through.
 func (c *copier) copyRecords(ctx context.Context) (*events.Digest, error) {
 	digest := events.NewDigest()
-	run := batch{to: c.to.Log}
-	err := c.readBoth(ctx, digest.Add, func(e events.Entry) error {
+	err := c.readBoth(ctx, digest.Add, func(to *Target, e events.Entry) error {
 		digest.Add(e)
 		c.totals.Copied++
-		if err := run.add(ctx, e); err != nil {
+		if err := to.Append(ctx, e); err != nil {
 			return c.appendError(e, err)
 		}
 		return nil
 	})
-	if err == nil {
-		if err = run.flush(ctx); err != nil {
-			err = c.appendError(events.Entry{}, err)
-		}
-	}
 	return digest, err
 }
 
@@ -195,7 +162,7 @@ func (c *copier) appendError(e events.Entry, err error) error {
 func (c *copier) compare(ctx context.Context) (*events.Digest, error) {
 	digest := events.NewDigest()
 	c.totals.Records = 0
-	err := c.readBoth(ctx, digest.Add, func(e events.Entry) error {
+	err := c.readBoth(ctx, digest.Add, func(_ *Target, e events.Entry) error {
 		f := fault.Usage("%s lacks %s, which was copied to it, from position %s of %s", c.totals.To, e.ID, e.Position, c.totals.From)
 		f.Exit, f.Code = fault.ExitUnverified, "differs"
 		return f

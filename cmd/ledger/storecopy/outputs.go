@@ -92,13 +92,9 @@ func (c countingReader) Read(p []byte) (int, error) {
 // returns ErrDamaged if the bytes do not match the size and the digest in the
 // settlement.
 func (c *copier) copyOutput(ctx context.Context, named domain.Retained) error {
-	// LocalOutputs ignores other nodes: the target must store the output itself.
-	found, err := c.to.LocalOutputs.Stat(ctx, named.Ref)
-	if err == nil && found == named || errors.Is(err, outputs.ErrPruned) {
-		return nil
-	}
-	if err != nil && !errors.Is(err, outputs.ErrNotFound) {
-		return fmt.Errorf("copy to %s: %w", c.totals.To, err)
+	to := &Target{name: c.totals.To, store: c.to}
+	if has, err := to.HasOutput(ctx, named); has || err != nil {
+		return err
 	}
 	from, err := c.from.Outputs.Open(ctx, named.Ref)
 	if errors.Is(err, outputs.ErrNotFound) || errors.Is(err, outputs.ErrPruned) || stores.NodeFailed(err) {
@@ -109,15 +105,8 @@ func (c *copier) copyOutput(ctx context.Context, named domain.Retained) error {
 		return fmt.Errorf("copy from %s: %w", c.totals.From, err)
 	}
 	defer from.Close()
-	kept, err := c.to.LocalOutputs.Keep(ctx, named.Ref, named.MIME, countingReader{from, c.addBytes})
-	if err == nil && kept != named {
-		err = fmt.Errorf("%w: %s has %d bytes with SHA-256 %s, and its settlement says %d and %s", outputs.ErrDamaged, named.Ref, kept.Bytes, kept.SHA256, named.Bytes, named.SHA256)
-	}
-	if err == nil {
-		err = c.to.LocalOutputs.Confirm(ctx, named.Ref.Settlement())
-	}
-	if err != nil {
-		return fmt.Errorf("copy to %s: %w", c.totals.To, err)
+	if err := to.KeepOutput(ctx, named, countingReader{from, c.addBytes}); err != nil {
+		return err
 	}
 	c.totals.Outputs++
 	return nil
