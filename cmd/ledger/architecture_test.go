@@ -107,7 +107,7 @@ var importRules = map[string]importRule{
 	"cmd/ledger/fault": {[]string{
 		"domain", "events", "events/embedded", "events/embedded/backup", "events/eventstoredb", "events/eventstoredb/server", "events/eventstoredb/server/auth", "events/transcripts",
 		"registry/outputs", "registry/outputs/remote", "runner", "runner/engine/shared",
-		"projections/publish", "projections/publish/jetstream", "projections/publish/jsonl",
+		"projections/publish", "projections/publish/jetstream", "projections/publish/jsonl", "cmd/ledger/resumable",
 	}, nil},
 	"cmd/ledger/render": {[]string{"domain", "projections/calls", "cmd/ledger/fault"}, []string{
 		"github.com/charmbracelet/x", "github.com/dustin/go-humanize", "github.com/vbauerster/mpb/v8", "golang.org/x/sys", "golang.org/x/term",
@@ -138,6 +138,10 @@ var importRules = map[string]importRule{
 		"domain", "events", "projections/calls", "registry/outputs", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
 	}, []string{"github.com/go-json-experiment/json"}},
 	"cmd/ledger/resumable":  {nil, []string{"github.com/klauspost/compress"}},
+	"cmd/ledger/resumable": {nil, []string{"github.com/klauspost/compress"}},
+	"cmd/ledger/storefile": {[]string{
+		"domain", "events", "projections/spill", "registry/outputs", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/resumable", "cmd/ledger/storecopy", "cmd/ledger/stores",
+	}, []string{"github.com/klauspost/compress"}},
 	"cmd/ledger/indexing":   {[]string{"events", "projections/index", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores"}, nil},
 	"cmd/ledger/importer":   {[]string{"domain", "events/transcripts", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores"}, nil},
 	"cmd/ledger/publishing": {[]string{"domain", "events", "projections/publish", "projections/publish/jetstream", "projections/publish/jsonl", "cmd/ledger/fault", "cmd/ledger/query", "cmd/ledger/render", "cmd/ledger/stores", "cmd/ledger/views"}, nil},

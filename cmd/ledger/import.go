@@ -9,7 +9,7 @@ import (
 // importCommand returns the command group `ledger import`, which has a subcommand for
 // each format.
 func (a *app) importCommand() *cobra.Command {
-	return a.group("import", "Import: read the session files of other agents", a.importClaude())
+	return a.group("import", "Import: read the session files of other agents, and exports of stores", a.importClaude(), a.importJSONLines())
 }
 
 // importClaude returns the command `ledger import claude-code`.

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"syscall"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/resumable"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded/backup"
@@ -68,6 +69,11 @@ var mappings = []Mapping{
 	{outputs.ErrNotFound, ExitNotFound, "not_found", "ledger call show CALL lists the outputs of a call", ""},
 	{outputs.ErrDamaged, ExitFailed, "damaged", "ledger verify lists all damage", "ledger verify"},
 	{domain.ErrBadRef, ExitUsage, "usage", "write a reference as ledger call show prints it: output://SETTLEMENT/CHANNEL", ""},
+	{resumable.ErrExists, ExitConflict, "exists", "--overwrite replaces it; or name another file with --to", ""},
+	{resumable.ErrOtherContent, ExitConflict, "other_partial", "--restart removes the partial file and begins anew; or name another file with --to", ""},
+	{resumable.ErrAltered, ExitConflict, "altered_partial", "--restart removes the partial file and begins anew", ""},
+	{resumable.ErrInUse, ExitConflict, "file_in_use", "wait until that process is done, or name another file with --to", ""},
+	{resumable.ErrNoSpace, ExitFailed, "disk_full", "free some space and run the command again: it continues", ""},
 	{context.DeadlineExceeded, exitTimeout, "timeout", "", ""},
 	{domain.ErrInterrupted, ExitInterrupted, "interrupted", "", ""},
 	{context.Canceled, ExitInterrupted, "interrupted", "", ""},

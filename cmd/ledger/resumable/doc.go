@@ -31,6 +31,6 @@
 // # Errors
 //
 // [ErrExists]: PATH is there already. [ErrOtherContent], [ErrAltered]: the partial file
-// cannot be continued. [ErrInUse]: another process writes it. Other errors come from the
-// file system, with the path.
+// cannot be continued. [ErrInUse]: another process writes it. [ErrNoSpace]: the disk is full.
+// Other errors come from the file system, with the path.
 package resumable

@@ -13,18 +13,21 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
-// The errors of Open.
+// The errors of a File.
 var (
 	// ErrExists reports that the path is there already.
-	ErrExists = errors.New("file exists")
+	ErrExists = errors.New("the file exists")
 	// ErrOtherContent reports a partial file of other content.
 	ErrOtherContent = errors.New("partial file is of another export")
 	// ErrAltered reports a partial file whose bytes are not those that were written.
 	ErrAltered = errors.New("partial file was altered")
 	// ErrInUse reports that another process writes the file.
 	ErrInUse = errors.New("another process writes the file")
+	// ErrNoSpace reports a full disk, or a used-up quota.
+	ErrNoSpace = errors.New("the file is incomplete")
 )
 
 // A Sink takes content in order. Write appends bytes. Checkpoint makes them durable, with the
@@ -267,6 +270,9 @@ func (f appender) Write(data []byte) (int, error) {
 func (f *File) unwritten(err error) error {
 	if failed, ok := errors.AsType[*fs.PathError](err); ok {
 		err = failed.Err
+	}
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		err = fmt.Errorf("%w; %w", err, ErrNoSpace)
 	}
 	return fmt.Errorf("write %s after %d bytes: %w", f.path+partialSuffix, f.bytes, err)
 }
