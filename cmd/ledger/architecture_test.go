@@ -139,6 +139,10 @@ var importRules = map[string]importRule{
 	}, []string{"github.com/go-json-experiment/json"}},
 	"cmd/ledger/resumable":  {nil, []string{"github.com/klauspost/compress"}},
 	"cmd/ledger/resumable": {nil, []string{"github.com/klauspost/compress"}},
+	"cmd/ledger/tables": {[]string{
+		"domain", "events", "projections/calls", "projections/index",
+		"cmd/ledger/fault", "cmd/ledger/query", "cmd/ledger/render", "cmd/ledger/resumable", "cmd/ledger/stores", "cmd/ledger/views",
+	}, []string{"github.com/parquet-go/parquet-go"}},
 	"cmd/ledger/storefile": {[]string{
 		"domain", "events", "projections/spill", "registry/outputs", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/resumable", "cmd/ledger/storecopy", "cmd/ledger/stores",
 	}, []string{"github.com/klauspost/compress"}},

@@ -1,16 +1,22 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/resumable"
 	"github.com/settlement-ledger/ledger/cmd/ledger/storefile"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
+	"github.com/settlement-ledger/ledger/cmd/ledger/tables"
+	"github.com/settlement-ledger/ledger/cmd/ledger/views"
+	"github.com/settlement-ledger/ledger/projections/index"
 	"github.com/spf13/cobra"
 )
 
 // exportCommand returns the command group `ledger export`.
 func (a *app) exportCommand() *cobra.Command {
-	return a.group("export", "Export: write the whole store to a file", a.exportStore())
+	return a.group("export", "Export: write tables, or the whole store, to files", a.exportTable("calls"), a.exportTable("turns"), a.exportTable("registrations"), a.exportStore())
 }
 
 // exportFlags adds the flags of an export to a file to cmd: --to, --overwrite and --restart.
@@ -20,6 +26,56 @@ func exportFlags(cmd *cobra.Command, to *string, o *resumable.Options) {
 	flags.BoolVar(&o.Overwrite, "overwrite", false, "replace an existing file")
 	flags.BoolVar(&o.Restart, "restart", false, "remove the partial file of an interrupted export, and begin anew")
 	must(cmd.MarkFlagFilename("to"))
+}
+
+// exportTable returns the command `ledger export NAME` of a table of package tables.
+func (a *app) exportTable(name string) *cobra.Command {
+	var filter tables.Filter
+	var c tables.Config
+	cmd := &cobra.Command{
+		Use: name, Short: "Write a table of " + name + " in Parquet, CSV or JSON lines",
+		Long: `Write the rows that the flags select in Parquet, CSV or JSON lines, by --format or the
+end of FILE. docs/formats.md lists the columns. CSV and JSON lines are compressed if FILE
+ends with .gz or .zst. A text cell of CSV that a spreadsheet would take for a formula
+begins with an apostrophe; Parquet and JSON lines have the exact texts.
+
+The rows are those of the log up to its end when the export begins. FILE appears under
+its name when it is complete; until then there are FILE.partial and
+FILE.partial.progress. The same command continues an interrupted export.`,
+		Example: strings.ReplaceAll("  ledger export NAME --to NAME.parquet\n  ledger export NAME --session @last --format csv > NAME.csv\n  ledger export NAME --since 2d --to NAME.jsonl.zst", "NAME", name),
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c.Printer = a.Printer
+			return a.answer(cmd.Context(), func(s *stores.Store, r *index.Snapshot) error {
+				return tables.Export(cmd.Context(), c, s, r, name, filter)
+			})
+		},
+	}
+	exportFlags(cmd, &c.To, &c.Options)
+	flags := cmd.Flags()
+	flags.StringVar(&c.Format, "format", "", strings.Join(tables.Formats, ", "))
+	flags.StringVar(&filter.Session, "session", "", "only rows of this session")
+	must(cmd.RegisterFlagCompletionFunc("session", a.complete(query.SessionWords)))
+	must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(tables.Formats, cobra.ShellCompDirectiveNoFileComp)))
+	if name != "turns" {
+		flags.StringVar(&filter.Tool, "tool", "", "only rows of this tool")
+		must(cmd.RegisterFlagCompletionFunc("tool", a.complete(query.ToolWords)))
+	}
+	if name == "registrations" {
+		flags.StringVar(&filter.Location, "location", "", "only rows of this location (a folder)")
+		must(cmd.MarkFlagDirname("location"))
+	} else {
+		flags.StringVar(&filter.Agent, "agent", "", "only rows of this agent")
+		must(cmd.RegisterFlagCompletionFunc("agent", a.complete(query.AgentWords)))
+	}
+	if name == "calls" {
+		flags.StringSliceVar(&filter.Outcomes, "outcome", nil, "only calls with one of these outcomes: "+strings.Join(views.OutcomeWords(), ", "))
+		flags.BoolVar(&filter.Open, "open", false, "only calls without an end")
+		flags.BoolVar(&c.NoText, "no-text", false, "leave out inputs, texts and details")
+		must(cmd.RegisterFlagCompletionFunc("outcome", cobra.FixedCompletions(views.OutcomeWords(), cobra.ShellCompDirectiveNoFileComp)))
+	}
+	filter.When.AddFlags(cmd, "those")
+	return a.noWaitFlag(cmd)
 }
 
 // exportStore returns the command `ledger export store`.

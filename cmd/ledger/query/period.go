@@ -54,3 +54,6 @@ func (p *Period) Contains(t time.Time) bool {
 // Bounds returns the first time of the period and the first time after it; a zero time is
 // no bound.
 func (p *Period) Bounds() (from, to time.Time) { return p.from, p.to }
+
+// Given returns the values of --since and --until as the user gave them, empty for none.
+func (p *Period) Given() (since, until string) { return p.since, p.until }
