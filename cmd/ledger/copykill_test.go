@@ -122,9 +122,16 @@ func TestACopyThatIsKilledGoesOn(t *testing.T) {
 // a running process.
 func killCopy(t *testing.T, variables []string, from, to string, after time.Duration) bool {
 	t.Helper()
+	return killLedger(t, variables, after, "store", "copy", from, to)
+}
+
+// killLedger starts the command with arguments and kills it after a delay. It reports
+// whether the kill hit a running process.
+func killLedger(t *testing.T, variables []string, after time.Duration, args ...string) bool {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), after)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, commandPath(), "store", "copy", from, to)
+	cmd := exec.CommandContext(ctx, commandPath(), args...)
 	cmd.Env = append(cmd.Environ(), append([]string{"HOME=" + t.TempDir()}, variables...)...)
 	err := cmd.Run()
 	exit, ok := errors.AsType[*exec.ExitError](err)
@@ -134,7 +141,7 @@ func killCopy(t *testing.T, variables []string, from, to string, after time.Dura
 	case ok && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL, errors.Is(err, context.DeadlineExceeded):
 		return true
 	}
-	t.Fatalf("copy = %v, want its kill", err)
+	t.Fatalf("ledger %v = %v, want its kill", args, err)
 	return false
 }
 
