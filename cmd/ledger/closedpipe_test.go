@@ -67,8 +67,13 @@ var pipeCases = map[string][][]string{
 	"doctor":                        {{}},
 	"event ls":                      {{}},
 	"event tail":                    {{}, {"-f"}},
+	"export calls":                  {{"--format", "csv"}},
+	"export registrations":          {{"--format", "jsonl"}},
+	"export store":                  {{"--raw"}},
+	"export turns":                  {{"--format", "parquet"}},
 	"help":                          {{}, {"call", "ls"}},
 	"import claude-code":            {{"DIR/session.jsonl"}},
+	"import jsonl":                  {{"DIR/kept.jsonl", "--store", "DIR/imported"}},
 	"index rebuild":                 {{}},
 	"index status":                  {{}},
 	"output":                        {{"call_2"}, {"call_2", "--stat"}},
@@ -134,6 +139,9 @@ func TestEachCommandEndsQuietlyAtAClosedPipe(t *testing.T) {
 	}
 	if made := ledger(t, store, "store", "backup", filepath.Join(dir, "kept")); made.exit != 0 {
 		t.Fatalf("store backup = %d %s", made.exit, made.err)
+	}
+	if made := ledger(t, store, "export", "store", "--raw", "--to", filepath.Join(dir, "kept.jsonl")); made.exit != 0 {
+		t.Fatalf("export store = %d %s", made.exit, made.err)
 	}
 	for _, path := range leaves(root, "") {
 		cases, known := pipeCases[path]
