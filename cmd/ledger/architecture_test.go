@@ -147,6 +147,7 @@ var importRules = map[string]importRule{
 		"domain", "events", "projections/spill", "registry/outputs", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/resumable", "cmd/ledger/storecopy", "cmd/ledger/stores",
 	}, []string{"github.com/klauspost/compress"}},
 	"cmd/ledger/indexing":   {[]string{"events", "projections/index", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores"}, nil},
+	"cmd/ledger/redaction":  {nil, []string{"github.com/go-json-experiment/json"}},
 	"cmd/ledger/importer":   {[]string{"domain", "events/transcripts", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores"}, nil},
 	"cmd/ledger/publishing": {[]string{"domain", "events", "projections/publish", "projections/publish/jetstream", "projections/publish/jsonl", "cmd/ledger/fault", "cmd/ledger/query", "cmd/ledger/render", "cmd/ledger/stores", "cmd/ledger/views"}, nil},
 	"cmd/ledger/doctor": {[]string{
