@@ -125,10 +125,15 @@ func quotedLength(text, quote string) int {
 }
 
 // plausible reports whether a value without quotes can be a secret and not a word of a
-// program: after NAME= of an environment any value can, elsewhere one with a digit.
+// program: after NAME= of an environment any value can, elsewhere one with a digit, and after a name
+// of several words a long one.
 func plausible(name, value string, attached bool) bool {
 	variable := name[strings.LastIndexByte(name, '-')+1:]
 	if attached && strings.ToUpper(variable) == variable {
+		return true
+	}
+	const long = 16
+	if len(value) >= long && strings.ContainsAny(name, "_-") && alnum.with("/+=").run(value) == len(value) {
 		return true
 	}
 	return len(value) >= 6 && strings.ContainsAny(value, "0123456789") && strings.IndexByte(value, ':') != 0
@@ -162,7 +167,7 @@ var (
 	secretWords = []string{"password", "passwd", "passphrase", "secret", "token", "credential", "credentials", "apikey", "secretkey", "accesskey", "privatekey", "authkey", "authorization"}
 	secretKeys  = map[string]bool{
 		"api": true, "access": true, "secret": true, "private": true, "auth": true, "account": true, "signing": true,
-		"encryption": true, "master": true, "shared": true, "deploy": true, "license": true, "storage": true,
+		"encryption": true, "master": true, "shared": true, "deploy": true, "license": true,
 	}
 )
 
