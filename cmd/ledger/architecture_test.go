@@ -148,6 +148,12 @@ var importRules = map[string]importRule{
 	}, []string{"github.com/klauspost/compress"}},
 	"cmd/ledger/indexing":   {[]string{"events", "projections/index", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores"}, nil},
 	"cmd/ledger/redaction":  {nil, []string{"github.com/go-json-experiment/json"}},
+	"cmd/ledger/indexing":  {[]string{"events", "projections/index", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores"}, nil},
+	"cmd/ledger/redaction": {nil, []string{"github.com/go-json-experiment/json"}},
+	"cmd/ledger/sessionexport": {[]string{
+		"domain", "events", "projections/calls", "projections/index", "projections/timeline", "cmd/ledger/fault", "cmd/ledger/query", "cmd/ledger/redaction",
+		"cmd/ledger/render", "cmd/ledger/stores", "cmd/ledger/views",
+	}, []string{"github.com/aymanbagabas/go-udiff"}},
 	"cmd/ledger/importer":   {[]string{"domain", "events/transcripts", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores"}, nil},
 	"cmd/ledger/publishing": {[]string{"domain", "events", "projections/publish", "projections/publish/jetstream", "projections/publish/jsonl", "cmd/ledger/fault", "cmd/ledger/query", "cmd/ledger/render", "cmd/ledger/stores", "cmd/ledger/views"}, nil},
 	"cmd/ledger/doctor": {[]string{

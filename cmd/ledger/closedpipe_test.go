@@ -68,6 +68,7 @@ var pipeCases = map[string][][]string{
 	"event ls":                      {{}},
 	"event tail":                    {{}, {"-f"}},
 	"export calls":                  {{"--format", "csv"}},
+	"export session":                {{"@last"}, {"@last", "--to", "DIR/session.md"}},
 	"export registrations":          {{"--format", "jsonl"}},
 	"export store":                  {{"--raw"}},
 	"export turns":                  {{"--format", "parquet"}},

@@ -9,14 +9,13 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/storefile"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/cmd/ledger/tables"
-	"github.com/settlement-ledger/ledger/cmd/ledger/views"
 	"github.com/settlement-ledger/ledger/projections/index"
 	"github.com/spf13/cobra"
 )
 
 // exportCommand returns the command group `ledger export`.
 func (a *app) exportCommand() *cobra.Command {
-	return a.group("export", "Export: write tables, or the whole store, to files", a.exportTable("calls"), a.exportTable("turns"), a.exportTable("registrations"), a.exportStore())
+	return a.group("export", "Export: write sessions, tables, or the whole store, to files", a.exportSession(), a.exportTable("calls"), a.exportTable("turns"), a.exportTable("registrations"), a.exportStore())
 }
 
 // exportFlags adds the flags of an export to a file to cmd: --to, --overwrite and --restart.
@@ -69,10 +68,10 @@ FILE.partial.progress. The same command continues an interrupted export.`,
 		must(cmd.RegisterFlagCompletionFunc("agent", a.complete(query.AgentWords)))
 	}
 	if name == "calls" {
-		flags.StringSliceVar(&filter.Outcomes, "outcome", nil, "only calls with one of these outcomes: "+strings.Join(views.OutcomeWords(), ", "))
+		flags.StringSliceVar(&filter.Outcomes, "outcome", nil, "only calls with one of these outcomes: "+strings.Join(query.OutcomeWords(), ", "))
 		flags.BoolVar(&filter.Open, "open", false, "only calls without an end")
 		flags.BoolVar(&c.NoText, "no-text", false, "leave out inputs, texts and details")
-		must(cmd.RegisterFlagCompletionFunc("outcome", cobra.FixedCompletions(views.OutcomeWords(), cobra.ShellCompDirectiveNoFileComp)))
+		must(cmd.RegisterFlagCompletionFunc("outcome", cobra.FixedCompletions(query.OutcomeWords(), cobra.ShellCompDirectiveNoFileComp)))
 	}
 	filter.When.AddFlags(cmd, "those")
 	return a.noWaitFlag(cmd)

@@ -222,9 +222,10 @@ type SessionQuery struct {
 	// From and To bound a period, which overlaps the time from the first to the last event
 	// of the session. To is excluded; zero: unbounded.
 	From, To time.Time
-	Calls    CallQuery   // sessions with such a call; zero: all sessions
-	Where    *where.Expr // over SessionFields; nil: all sessions
-	Limit    int         // the last so many; 0: all
+	Parent   domain.SessionID // the session that started them; zero: any or none
+	Calls    CallQuery        // sessions with such a call; zero: all sessions
+	Where    *where.Expr      // over SessionFields; nil: all sessions
+	Limit    int              // the last so many; 0: all
 }
 
 // A Session is one session with the sums of its index rows.
@@ -251,6 +252,9 @@ func (s *Snapshot) Sessions(q SessionQuery) ([]Session, error) {
 	}
 	if !q.From.IsZero() {
 		w.add("sessions.last_time >= ?", q.From)
+	}
+	if !q.Parent.IsZero() {
+		w.add("sessions.parent = ?", q.Parent)
 	}
 	plain := len(w.parts) == 0 && q.To.IsZero()
 	if len(w.parts) == 0 {

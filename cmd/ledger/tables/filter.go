@@ -9,7 +9,6 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
-	"github.com/settlement-ledger/ledger/cmd/ledger/views"
 	"github.com/settlement-ledger/ledger/projections/index"
 )
 
@@ -140,8 +139,8 @@ func (f Filter) addOutcomes(s *selection) error {
 	}
 	var any []string
 	for _, word := range f.Outcomes {
-		if !slices.Contains(views.OutcomeWords(), word) {
-			return fault.Usage("--outcome: %q is not %s", word, strings.Join(views.OutcomeWords(), ", "))
+		if !slices.Contains(query.OutcomeWords(), word) {
+			return fault.Usage("--outcome: %q is not %s", word, strings.Join(query.OutcomeWords(), ", "))
 		}
 		if word == render.OpenOutcome {
 			any = append(any, "+state <> 'settled'")
