@@ -10,11 +10,12 @@ import (
 
 // exportSession returns the command `ledger export session`.
 func (a *app) exportSession() *cobra.Command {
-	c := sessionexport.Config{Format: sessionexport.Markdown}
+	c := sessionexport.Config{Format: sessionexport.HTML}
 	cmd := &cobra.Command{
 		Use: "session [SESSION...]", Short: "Write sessions as pages, lines or traces",
 		Long: `Write sessions in a format for people or for other programs:
 
+  html   one page with timeline, filter, search and diffs, which needs no network
   md     text with headings, in which nothing of the session is markup
   jsonl  one entry on each line, complete
 
@@ -25,7 +26,7 @@ that is still open is written up to its last event, and marked as open.
 Without --to the session is written to the standard output. A FILE appears under its
 name when it is complete. A FOLDER gets a file for each session, and a run that was
 interrupted goes on with those that are missing.`,
-		Example: "  ledger export session @last --to session.md\n  ledger export session --since 7d --format jsonl --to sessions/\n" +
+		Example: "  ledger export session @last --to session.html\n  ledger export session --since 7d --format jsonl --to sessions/\n" +
 			"  ledger export session 4K2P9Q --format jsonl --raw | jq 'select(.calls)'",
 		ValidArgsFunction: a.complete(query.SessionWords),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -36,7 +37,7 @@ interrupted goes on with those that are missing.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.Var(&c.Format, "format", "the format of the files: md or jsonl")
+	flags.Var(&c.Format, "format", "the format of the files: html, md or jsonl")
 	flags.StringVar(&c.To, "to", "", "the file, or the folder if it is one or ends with a slash (default: the standard output)")
 	flags.BoolVar(&c.Full, "full", false, "whole texts in pages, instead of their first 16 KiB")
 	flags.BoolVar(&c.Raw, "raw", false, "leave keys, tokens, passwords, home folders and names")

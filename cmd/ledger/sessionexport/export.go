@@ -20,15 +20,16 @@ type Format string
 
 // The formats.
 const (
+	HTML      Format = "html"  // one page that needs no network
 	Markdown  Format = "md"    // text with headings
 	JSONLines Format = "jsonl" // one entry per line, complete
 )
 
 // Formats lists the formats.
-var Formats = []string{string(Markdown), string(JSONLines)}
+var Formats = []string{string(HTML), string(Markdown), string(JSONLines)}
 
 // extensions are the ends of the names of files, by format.
-var extensions = map[Format]string{Markdown: ".md", JSONLines: ".jsonl"}
+var extensions = map[Format]string{HTML: ".html", Markdown: ".md", JSONLines: ".jsonl"}
 
 // String returns the value of the flag. With Type and Set it implements pflag.Value.
 func (f *Format) String() string { return string(*f) }
@@ -68,6 +69,8 @@ func Write(ctx context.Context, to io.Writer, from Source, s calls.Session, opts
 	out := bufio.NewWriterSize(to, 64<<10)
 	var err error
 	switch opts.Format {
+	case HTML:
+		err = e.writeHTML(out, s)
 	case Markdown:
 		err = e.writeMarkdown(out, s)
 	case JSONLines:

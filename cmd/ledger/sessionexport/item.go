@@ -21,16 +21,25 @@ import (
 // maxText is the number of bytes of a text that a page shows unless Options.Full is set.
 const maxText = 16 << 10
 
+// The widths of the names and the lines of an index, in columns.
+const (
+	maxName    = 80
+	maxSummary = 160
+)
+
 // An item is a part of a page: an event, or a call with all about it.
 type item struct {
-	Kind    string      `json:"kind"`              // prompt, reply, turn, call, or another word for an event
-	Name    string      `json:"name,omitempty"`    // the tool of a call
-	Outcome string      `json:"outcome,omitempty"` // of a call
-	At      int64       `json:"at"`                // milliseconds since the session was opened
-	Summary string      `json:"summary,omitempty"` // one line
-	Depth   int         `json:"depth,omitempty"`   // 1: a call of a reply, 2: a call that a call made
-	Fields  [][2]string `json:"fields,omitempty"`
-	Blocks  []block     `json:"blocks,omitempty"`
+	kind    string // prompt, reply, turn, call, or another word for an event
+	name    string // the tool of a call
+	outcome string // of a call
+	at      int64  // milliseconds since the session was opened
+	summary string // one line
+	depth   int    // 1: a call of a reply, 2: a call that a call made
+	// full has the values of fields whole.
+	full bool
+
+	Fields [][2]string `json:"fields,omitempty"`
+	Blocks []block     `json:"blocks,omitempty"`
 }
 
 // A block is a text or an image of an item.
@@ -56,7 +65,10 @@ type pageBuilder struct {
 
 // items returns the items of an entry.
 func (b *pageBuilder) items(e timeline.Entry) []item {
-	it := item{Kind: views.KindLabel(e.Event.Kind()), At: e.Time.Sub(b.Opened).Milliseconds(), Summary: render.OneLine(views.Describe(e.Event), 160)}
+	it := item{
+		kind: render.OneLine(views.KindLabel(e.Event.Kind()), maxName), at: e.Time.Sub(b.Opened).Milliseconds(), full: b.full,
+		summary: render.OneLine(views.Describe(e.Event), maxSummary),
+	}
 	it.field("event", fmt.Sprintf("%s at %s, revision %d", e.Event.Kind(), render.Timestamp(e.Time), e.Revision))
 	it.field("id", e.Place.Event.String())
 	switch v := e.Event.(type) {
@@ -66,7 +78,7 @@ func (b *pageBuilder) items(e timeline.Entry) []item {
 	case events.TurnMaterialized:
 		b.turn(&it, v)
 	case events.ReplyReceived:
-		it.Summary = render.OneLine(v.Text, 160)
+		it.summary = render.OneLine(v.Text, maxSummary)
 		it.field("model", v.Model)
 		it.field("tokens", tokensText(v.Tokens))
 		it.field("finish", v.Finish)
@@ -90,7 +102,7 @@ func (b *pageBuilder) items(e timeline.Entry) []item {
 		b.text(&it, "command", v.Command)
 		b.text(&it, "output", v.Output)
 	case events.CallSettled: // of a call that nothing on record asks for, or a second end
-		it.Name, it.Outcome = v.Tool, v.Outcome.String()
+		it.name, it.outcome = render.OneLine(v.Tool, maxName), v.Outcome.String()
 		b.end(&it, timeline.End{Place: e.Place, CallSettled: v})
 	default:
 		b.record(&it, e.Event)
@@ -118,11 +130,30 @@ func tokensText(t events.Tokens) string {
 	return fmt.Sprintf("%d in, %d out, %d read from the cache, %d written to it", t.Input, t.Output, t.CacheRead, t.CacheWrite)
 }
 
-// field adds a field with a value that is not empty.
+// field adds a field with a value that is not empty, within the limit of texts.
 func (it *item) field(name, value string) {
-	if value != "" {
-		it.Fields = append(it.Fields, [2]string{name, render.Printable(value)})
+	if value == "" {
+		return
 	}
+	value, more := bounded(value, it.full)
+	value = render.Printable(value)
+	if more > 0 {
+		value += fmt.Sprintf(" … %d more bytes", more)
+	}
+	it.Fields = append(it.Fields, [2]string{name, value})
+}
+
+// bounded returns the beginning of a text within maxText, and the number of bytes after
+// it. With full set the text stays whole.
+func bounded(text string, full bool) (kept string, more int) {
+	if full || len(text) <= maxText {
+		return text, 0
+	}
+	end := maxText
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end], len(text) - end
 }
 
 // text adds a text that is not empty.
@@ -138,14 +169,8 @@ func (b *pageBuilder) block(it *item, title, form, text string) {
 	if text == "" {
 		return
 	}
-	added := block{Title: render.Printable(title), Form: form}
-	if !b.full && len(text) > maxText {
-		kept := maxText
-		for kept > 0 && !utf8.RuneStart(text[kept]) {
-			kept--
-		}
-		text, added.More = text[:kept], len(text)-kept
-	}
+	added := block{Title: render.OneLine(title, maxSummary), Form: form}
+	text, added.More = bounded(text, b.full)
 	added.Text = render.Printable(strings.ReplaceAll(text, "\r\n", "\n"))
 	it.Blocks = append(it.Blocks, added)
 }
@@ -157,7 +182,7 @@ var shownImages = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 // the type that it is said to have.
 func (b *pageBuilder) media(it *item, contents domain.Contents) {
 	for _, m := range contents.Media() {
-		title := render.Printable(strings.TrimSpace(m.Name + " " + m.MIME + ", " + render.Bytes(int64(len(m.Data)))))
+		title := render.OneLine(strings.TrimSpace(m.Name+" "+m.MIME+", "+render.Bytes(int64(len(m.Data)))), maxSummary)
 		if !slices.Contains(shownImages, m.MIME) || http.DetectContentType(m.Data) != m.MIME {
 			it.field("file", title+", not shown")
 			continue
@@ -203,7 +228,7 @@ func (b *pageBuilder) turn(it *item, v events.TurnMaterialized) {
 	if b.offered && !v.Observed {
 		it.field("changes", render.Count(changes, "change")+" since the turn before")
 		if changes > 0 {
-			it.Summary = render.OneLine(render.Count(changes, "change")+" of the offer; "+it.Summary, 160)
+			it.summary = render.OneLine(render.Count(changes, "change")+" of the offer; "+it.summary, maxSummary)
 		}
 	}
 	b.block(it, "offered tools (+ new, - gone, ~ changed)", "text", lines.String())
@@ -231,10 +256,12 @@ func sortedNames(offer map[domain.Name]domain.Offered) []domain.Name {
 
 // call returns the item of a call.
 func (b *pageBuilder) call(c *timeline.Call) item {
-	it := item{Kind: "call", Name: render.Printable(c.Tool()), Outcome: outcomeOf(c), At: c.AskedAt.Time.Sub(b.Opened).Milliseconds(), Depth: 1}
-	it.Summary = render.OneLine(views.MainField(c.Asked.Input), 160)
+	it := item{
+		kind: "call", name: render.OneLine(c.Tool(), maxName), outcome: outcomeOf(c), at: c.AskedAt.Time.Sub(b.Opened).Milliseconds(), depth: 1, full: b.full,
+		summary: render.OneLine(views.MainField(c.Asked.Input), maxSummary),
+	}
 	if c.Parent != "" {
-		it.Depth = 2
+		it.depth = 2
 		it.field("made by", string(c.Parent))
 	}
 	it.field("call", string(c.Asked.ID))

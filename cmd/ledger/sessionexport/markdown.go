@@ -59,10 +59,10 @@ func headFields(s session) [][2]string {
 
 // writeItem writes an item: calls below the reply that asks for them.
 func writeItem(out *bufio.Writer, it item) {
-	heading := "##" + strings.Repeat("#", it.Depth)
-	fmt.Fprintf(out, "\n%s %s %s", heading, elapsed(it.At), span(it.Kind))
-	if it.Kind == "call" {
-		fmt.Fprintf(out, " %s: %s", span(it.Name), it.Outcome)
+	heading := "##" + strings.Repeat("#", it.depth)
+	fmt.Fprintf(out, "\n%s %s %s", heading, elapsed(it.at), span(it.kind))
+	if it.kind == "call" {
+		fmt.Fprintf(out, " %s: %s", span(it.name), it.outcome)
 	}
 	fmt.Fprint(out, "\n\n")
 	for _, f := range it.Fields {
