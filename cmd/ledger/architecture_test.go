@@ -51,9 +51,8 @@ var importRules = map[string]importRule{
 	"projections/spill":            {[]string{"events/pebblefiles"}, []string{"github.com/cockroachdb/pebble/v2"}},
 	"projections/catalog":          {[]string{"domain", "events", "projections"}, nil},
 	"projections/conversation":     {[]string{"domain", "events", "projections"}, nil},
-	"projections/index":            {[]string{"domain", "events", "projections", "projections/calls", "projections/catalog", "projections/staleness", "projections/index/where"}, []string{"modernc.org/sqlite"}},
+	"projections/index":            {[]string{"domain", "events", "projections", "projections/calls", "projections/catalog", "projections/staleness", "projections/index/where"}, []string{"modernc.org/libc", "modernc.org/sqlite"}},
 	"projections/index/where":      {nil, nil},
-	"projections/index":            {[]string{"domain", "events", "projections", "projections/calls", "projections/catalog", "projections/staleness"}, []string{"modernc.org/libc", "modernc.org/sqlite"}},
 	"projections/projectionstest":  {[]string{"domain", "domain/lawtest", "events", "projections"}, nil},
 	"projections/openwork":         {[]string{"domain", "events", "projections"}, nil},
 	"projections/timeline":         {[]string{"domain", "events"}, nil},
@@ -137,7 +136,6 @@ var importRules = map[string]importRule{
 	"cmd/ledger/receipts": {[]string{
 		"domain", "events", "projections/calls", "registry/outputs", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
 	}, []string{"github.com/go-json-experiment/json"}},
-	"cmd/ledger/resumable":  {nil, []string{"github.com/klauspost/compress"}},
 	"cmd/ledger/resumable": {nil, []string{"github.com/klauspost/compress"}},
 	"cmd/ledger/tables": {[]string{
 		"domain", "events", "projections/calls", "projections/index",
@@ -146,8 +144,6 @@ var importRules = map[string]importRule{
 	"cmd/ledger/storefile": {[]string{
 		"domain", "events", "projections/spill", "registry/outputs", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/resumable", "cmd/ledger/storecopy", "cmd/ledger/stores",
 	}, []string{"github.com/klauspost/compress"}},
-	"cmd/ledger/indexing":   {[]string{"events", "projections/index", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores"}, nil},
-	"cmd/ledger/redaction":  {nil, []string{"github.com/go-json-experiment/json"}},
 	"cmd/ledger/indexing":  {[]string{"events", "projections/index", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores"}, nil},
 	"cmd/ledger/redaction": {nil, []string{"github.com/go-json-experiment/json"}},
 	"cmd/ledger/sessionexport": {[]string{
