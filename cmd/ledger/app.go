@@ -205,7 +205,7 @@ func (a *app) root() *cobra.Command {
 		must(root.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)))
 	}
 	root.AddCommand(a.runCommands()...)
-	root.AddCommand(a.sessionCommand(), a.turnCommand(), a.callCommand(), a.searchCommand(), a.fileCommand(), a.permissionCommand(), a.approvalCommand(), a.agentCommand(), a.outputCommand(), a.registryCommand(),
+	root.AddCommand(a.sessionCommand(), a.turnCommand(), a.callCommand(), a.searchCommand(), a.fileCommand(), a.statsCommand(), a.permissionCommand(), a.approvalCommand(), a.agentCommand(), a.outputCommand(), a.registryCommand(),
 		a.eventCommand(), a.sqlCommand(), a.indexCommand(), a.verifyCommand(), a.importCommand(), a.exportCommand(), a.storeCommand(), a.publishCommand(), a.consumerCommand(),
 		a.serveCommand(), a.doctorCommand(), a.versionCommand())
 	return root

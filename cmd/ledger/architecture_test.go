@@ -170,6 +170,7 @@ var importRules = map[string]importRule{
 	"cmd/ledger/maintenance": {[]string{
 		"events", "events/embedded", "events/embedded/backup", "events/embedded/integrity", "events/embedded/storedir", "projections", "registry/outputs", "runner", "runner/engine", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
 	}, nil},
+	"cmd/ledger/statistics": {[]string{"domain", "events", "projections/index", "cmd/ledger/fault", "cmd/ledger/query", "cmd/ledger/render"}, []string{"github.com/BurntSushi/toml"}},
 	"cmd/ledger/query": {[]string{
 		"domain", "events", "projections/calls", "projections/index", "projections/index/where", "runner/engine", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
 	}, []string{"github.com/spf13/cobra"}},

@@ -36,7 +36,9 @@ func (a *app) listFlags(cmd *cobra.Command, f *query.Filter, list query.List) {
 	must(cmd.RegisterFlagCompletionFunc("agent", a.complete(query.AgentWords)))
 	must(cmd.RegisterFlagCompletionFunc("tool", a.complete(query.ToolWords)))
 	must(cmd.RegisterFlagCompletionFunc("outcome", cobra.FixedCompletions(query.OutcomeWords(), cobra.ShellCompDirectiveNoFileComp)))
-	must(cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{"rule", "approval", "user", "headless", "recovery"}, cobra.ShellCompDirectiveNoFileComp)))
+	if !list.Sum {
+		must(cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{"rule", "approval", "user", "headless", "recovery"}, cobra.ShellCompDirectiveNoFileComp)))
+	}
 }
 
 // fullFlag adds the flag --full to cmd. The flag sets *full, by which the command shows

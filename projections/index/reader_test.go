@@ -548,6 +548,17 @@ func TestNoStatementScansATable(t *testing.T) {
 		_, err = s.Search(TextQuery{Phrase: phrase, Session: q.Session, Agent: "build", From: q.From, To: q.To})
 		noError(t, err)
 	}
+	for _, q := range []CallQuery{{Session: session.ID}, {From: now}, {Session: session.ID, Tool: "read", Agent: "build"}} {
+		noError(t, s.CallFacts(q, func(CallFact) {}))
+		noError(t, s.ReplyFacts(q, func(ReplyFact) {}))
+		noError(t, s.TurnFacts(q, func(TurnFact) {}))
+	}
+	_, err = s.OfferTools(1)
+	noError(t, err)
+	_, err = s.OutcomesOf(value[[]Session](t)(s.Sessions(SessionQuery{Limit: 2})))
+	noError(t, err)
+	_, err = s.PathUses(call.Key(), exact)
+	noError(t, err)
 	_, _, err = s.TurnBefore(turns[len(turns)-1])
 	noError(t, err)
 	_, err = s.LongTexts()

@@ -69,7 +69,9 @@ func (f *Filter) AddFlags(cmd *cobra.Command, list List) {
 	flags.StringVar(&f.Tool, "tool", "", such+"only calls of this tool")
 	flags.StringSliceVar(&f.Outcomes, "outcome", nil, such+"only calls with one of these outcomes: "+strings.Join(OutcomeWords(), ", "))
 	flags.StringVar(&f.Path, "path", "", such+"only calls that read, wrote or ran on this path, on one below it, or on one that ends with it; * is any text")
-	flags.StringVar(&f.By, "by", "", such+"only calls with a request that this decided: rule, approval, user, headless, recovery, or an OS user")
+	if !list.Sum { // there --by names the groups
+		flags.StringVar(&f.By, "by", "", such+"only calls with a request that this decided: rule, approval, user, headless, recovery, or an OS user")
+	}
 	if list.Noun != TextList.Noun {
 		flags.StringVar(&f.Text, "text", "", such+"only calls with these words in the input or in what the model read")
 	}
