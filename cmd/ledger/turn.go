@@ -34,7 +34,7 @@ func (a *app) turnShow() *cobra.Command {
 	var opts views.ShowOptions
 	cmd := &cobra.Command{
 		Use: "show [TURN]", Short: "Show the tools that a turn offered, those it hid, and those that are stale by now",
-		Example: "  ledger turn show @last\n  ledger turn show trn_…4K2P9Q\n  ledger turn show 4K2P9Q -o json | jq '.tools[] | select(.stale)'",
+		Example: "  ledger turn show @last\n  ledger turn show trn_…4K2P9Q --schemas\n  ledger turn show 4K2P9Q -o json | jq '.tools[] | select(.stale)'",
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.complete(query.TurnWords),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.answer(cmd.Context(), func(s *stores.Store, r *index.Snapshot) error {
@@ -43,5 +43,6 @@ func (a *app) turnShow() *cobra.Command {
 		},
 	}
 	fullFlag(cmd, &opts.FullInputs)
+	cmd.Flags().BoolVar(&opts.Schemas, "schemas", false, "show the schema of each tool, and what had changed since the turn before")
 	return a.noWaitFlag(cmd)
 }

@@ -22,6 +22,7 @@ const (
 // ShowOptions selects what the pages of a session and a turn show.
 type ShowOptions struct {
 	FullInputs bool // show the full input of each call; false: shortened inputs
+	Schemas    bool // show the schemas of the tools of a turn, and what changed since the turn before
 }
 
 // shortenInput returns an input as a row shows it. An input of at most inputLimit bytes

@@ -45,7 +45,11 @@ type turnDetail struct {
 	Tools       []turnTool        `json:"tools"`       // in the order in which the model saw them
 	Hidden      []hiddenTool      `json:"hidden"`      // tools that rules or conditions hid from the model
 	Calls       []callRow         `json:"calls"`
-	calls       []calls.Call      // the same as Calls, for the table
+	// Before is the turn of the session before this one, and Changes are the differences
+	// between the two; null: not asked for, or there is none.
+	Before  *domain.TurnID `json:"before"`
+	Changes []turnChange   `json:"changes"`
+	calls   []calls.Call   // the same as Calls, for the table
 	// described has the digests of the descriptions that were made for the turn, by tool.
 	described map[domain.Name]string
 	// system, parameters, schemas and instruction are the digests of texts, and then the
@@ -60,6 +64,8 @@ type turnTool struct {
 	Placement   *string          `json:"placement"` // of the layer of the registration
 	Location    *string          `json:"location"`  // of the layer of the registration
 	Description *string          `json:"description"`
+	Input       json.RawMessage  `json:"input_schema"`  // null: not recorded
+	Output      json.RawMessage  `json:"output_schema"` // null: not recorded
 	Action      *string          `json:"action"`
 	Idempotent  bool             `json:"idempotent"`
 	Registered  render.Timestamp `json:"registered"`
@@ -100,17 +106,45 @@ func ShowTurn(ctx context.Context, out *render.Printer, s *stores.Store, r *inde
 	if err != nil {
 		return err
 	}
-	offer, tools, err := r.TurnOffer(turn)
+	d, err := loadTurn(ctx, s, r, turn)
 	if err != nil {
 		return err
 	}
-	d := turnDetail{
+	if opts.Schemas {
+		if err := d.compare(ctx, s, r, turn); err != nil {
+			return err
+		}
+	}
+	if d.calls, err = r.Calls(index.CallQuery{Turn: turn.Turn}); err != nil {
+		return err
+	}
+	asked, err := query.CallsWithInputs(ctx, s, d.calls)
+	if err != nil {
+		return err
+	}
+	d.Calls = newCallRows(asked, full)
+	return out.Object(d, func() {
+		printTurn(out, d)
+		if opts.Schemas {
+			printSchemas(out, d)
+		}
+		printTurnCalls(out, asked, full)
+	})
+}
+
+// loadTurn returns a turn with its texts and tools, and without its calls.
+func loadTurn(ctx context.Context, s *stores.Store, r *index.Snapshot, turn index.Turn) (d turnDetail, err error) {
+	offer, tools, err := r.TurnOffer(turn)
+	if err != nil {
+		return d, err
+	}
+	d = turnDetail{
 		Turn: turn.Turn, Session: turn.Session, Event: turn.Event,
 		Tools: []turnTool{}, Hidden: []hiddenTool{}, Calls: []callRow{},
 	}
 	for v, err := range s.Ledger.Read(ctx, events.SessionStream(turn.Session), turn.Revision-1) {
 		if err != nil {
-			return err
+			return d, err
 		}
 		if e, ok := v.Event.(events.TurnMaterialized); ok && e.Turn == turn.Turn {
 			d.apply(e, v)
@@ -125,7 +159,7 @@ func ShowTurn(ctx context.Context, out *render.Printer, s *stores.Store, r *inde
 		digest string
 	}{{&d.system, d.system}, {&d.instruction, d.instruction}, {&d.parameters, d.parameters}, {&d.schemas, d.schemas}} {
 		if *part.to, _, err = texts.read(part.digest); err != nil {
-			return err
+			return d, err
 		}
 	}
 	d.System, d.Instruction = render.OrNull(d.system), render.OrNull(d.instruction)
@@ -133,27 +167,16 @@ func ShowTurn(ctx context.Context, out *render.Printer, s *stores.Store, r *inde
 	for _, o := range offer.Offers {
 		tool, err := newTurnTool(ctx, s, tools, offer.Layers, o)
 		if err != nil {
-			return err
+			return d, err
 		}
 		if text, ok, err := texts.read(d.described[o.Name]); err != nil {
-			return err
+			return d, err
 		} else if ok {
 			tool.Description = &text
 		}
 		d.Tools = append(d.Tools, tool)
 	}
-	if d.calls, err = r.Calls(index.CallQuery{Turn: turn.Turn}); err != nil {
-		return err
-	}
-	asked, err := query.CallsWithInputs(ctx, s, d.calls)
-	if err != nil {
-		return err
-	}
-	d.Calls = newCallRows(asked, full)
-	return out.Object(d, func() {
-		printTurn(out, d)
-		printTurnCalls(out, asked, full)
-	})
+	return d, nil
 }
 
 // A textReader reads the texts that a session records by their digests.
@@ -210,7 +233,7 @@ func (d *turnDetail) apply(e events.TurnMaterialized, v events.Envelope) {
 func newTurnTool(ctx context.Context, s *stores.Store, state *catalog.State, layers []domain.LayerID, o staleness.OfferedTool) (turnTool, error) {
 	t := turnTool{
 		offeredRow: offeredRow{o.Name, o.Registration, o.Layer, render.OrNull(o.Fingerprint.String())},
-		Stale:      o.Stale, Agrees: o.Agrees, Effective: newOfferedRow(o.Effective),
+		Input:      render.RawJSON(nil), Output: render.RawJSON(nil), Stale: o.Stale, Agrees: o.Agrees, Effective: newOfferedRow(o.Effective),
 	}
 	if layer, ok := state.Layer(o.Layer); ok {
 		t.Placement, t.Location = render.OrNull(layer.Placement.String()), render.OrNull(layer.Location)
@@ -237,6 +260,7 @@ func (t *turnTool) describe(r catalog.Registration, name domain.Name) {
 	for _, tool := range r.Tools {
 		if tool.Name == name {
 			t.Description, t.Action, t.Idempotent = render.OrNull(tool.Description), render.OrNull(tool.Action), tool.Idempotent
+			t.Input, t.Output = render.RawJSON(tool.Input), render.RawJSON(tool.Output)
 		}
 	}
 }
