@@ -243,8 +243,11 @@ func rebuild(ctx context.Context, p *render.Printer, s *stores.Store, x *index.I
 	return fill(x, ctx, s.Ledger, report)
 }
 
-// reported maps an error of package index to a fault.
+// reported maps an error of package index to a fault. It returns a fault as it is.
 func reported(err error) error {
+	if _, ok := errors.AsType[*fault.Error](err); ok {
+		return err
+	}
 	switch {
 	case errors.Is(err, index.ErrNoText):
 		return fault.WithHint(fault.Usage("sql: %w", err), "ledger index rebuild --text adds it")

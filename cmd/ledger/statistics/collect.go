@@ -212,7 +212,7 @@ func (c *collector) offered(r *index.Snapshot, q index.CallQuery) error {
 		if c.kind == "tool" && g.Calls == 0 {
 			never[g.Name] = true
 		}
-		g.NeverCalled = slices.Sorted(maps.Keys(never))
+		g.NeverCalled = append([]string{}, slices.Sorted(maps.Keys(never))...)
 	}
 	return nil
 }
