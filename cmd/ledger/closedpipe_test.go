@@ -54,6 +54,7 @@ var pipeCases = map[string][][]string{
 	"approval ls":                   {{}},
 	"approval revoke":               nil, // prints no result without an approval; the long counts try its errors
 	"call ls":                       {{}},
+	"call prove":                    {{"call_3"}},
 	"call show":                     {{"call_3"}},
 	"completion bash":               {{}},
 	"completion fish":               {{}},

@@ -71,6 +71,7 @@ func (r *Receipt) wellFormed() error {
 		{"call.call", r.Call.Call != ""},
 		{"head.revision", r.Head.Revision > 0},
 		{"head.event", !r.Head.Event.IsZero()},
+		{"head.position", !r.Head.Position.IsZero()},
 		{"events", len(r.Events) > 0},
 		{"outputs", r.Outputs != nil},
 		{"tree_head", string(r.TreeHead) == "null"},
@@ -102,8 +103,8 @@ func (v Event) wellFormed() error {
 	switch {
 	case err != nil:
 		return err
-	case v.Revision == 0:
-		return errors.New("revision is missing or 0")
+	case v.Revision == 0 || v.Position.IsZero():
+		return errors.New("revision or position is missing or 0")
 	case !hexDigest.MatchString(v.SHA256):
 		return errors.New("sha256 is missing or no SHA-256")
 	}
