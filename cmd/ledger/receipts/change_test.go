@@ -233,29 +233,29 @@ func TestEachChangeOfTheStoreIsFound(t *testing.T) {
 	type altered struct {
 		name    string
 		records []placed
-		places  bool // the finding names the revision of the event
+		says    string // a finding at the revision of the event says so
 	}
 	for i, e := range r.Events {
 		at := places[e.Revision-1]
 		all := []altered{
-			{"another ID", alter(at, func(r *events.Record) { r.ID = w.Ledger.Mint().Event() }), true},
-			{"another kind", alter(at, func(r *events.Record) { r.Kind = "PromptAdmitted" }), true},
-			{"an unknown kind", alter(at, func(r *events.Record) { r.Kind = "Unheard" }), true},
-			{"another version", alter(at, func(r *events.Record) { r.Version = 77 }), true},
-			{"another time", alter(at, func(r *events.Record) { r.Time = r.Time.Add(1000) }), true},
-			{"other data", alter(at, func(r *events.Record) { r.Data = bytes.Replace(r.Data, []byte(`":"`), []byte(`": "`), 1) }), true},
-			{"data that do not decode", alter(at, func(r *events.Record) { r.Data[0] = '[' }), true},
-			{"other metadata", alter(at, func(r *events.Record) { r.Metadata = append(r.Metadata, ' ') }), true},
-			{"no record", slices.Delete(slices.Clone(records), at, at+1), true},
+			{"another ID", alter(at, func(r *events.Record) { r.ID = w.Ledger.Mint().Event() }), `event is "`},
+			{"another kind", alter(at, func(r *events.Record) { r.Kind = "PromptAdmitted" }), `kind is "`},
+			{"an unknown kind", alter(at, func(r *events.Record) { r.Kind = "Unheard" }), `no event of the call`},
+			{"another version", alter(at, func(r *events.Record) { r.Version = 77 }), `version is "`},
+			{"another time", alter(at, func(r *events.Record) { r.Time = r.Time.Add(1000) }), `time is "`},
+			{"other data", alter(at, func(r *events.Record) { r.Data = bytes.Replace(r.Data, []byte(`":"`), []byte(`": "`), 1) }), `data differ from byte`},
+			{"data that do not decode", alter(at, func(r *events.Record) { r.Data[0] = '[' }), `does not decode`},
+			{"other metadata", alter(at, func(r *events.Record) { r.Metadata = append(r.Metadata, ' ') }), `metadata differ from byte`},
+			{"no record", slices.Delete(slices.Clone(records), at, at+1), ""},
 			{"the record twice", slices.Insert(slices.Clone(records), at, placed{stream, events.Record{
 				ID: w.Ledger.Mint().Event(), Kind: e.Kind, Version: e.Version, Time: records[at].Time, Data: records[at].Data, Metadata: records[at].Metadata,
-			}}), true},
+			}}), `event is "`},
 		}
 		if i > 0 {
 			swapped := slices.Clone(records)
 			before := places[r.Events[i-1].Revision-1]
 			swapped[before].Record, swapped[at].Record = swapped[at].Record, swapped[before].Record
-			all = append(all, altered{"the record before", swapped, true})
+			all = append(all, altered{"the record before", swapped, `event is "`})
 		}
 		for _, a := range all {
 			report, err := Check(t.Context(), newStore(t, a.records, w.outs), r, Options{Bytes: true})
@@ -264,8 +264,8 @@ func TestEachChangeOfTheStoreIsFound(t *testing.T) {
 				continue
 			}
 			place := fmt.Sprintf("revision %d of %s", e.Revision, stream)
-			if !slices.ContainsFunc(report.Differences, func(f Finding) bool { return strings.Contains(f.Place, place) }) {
-				t.Errorf("%s in place of %s: no difference names %s: %+v", a.name, e.Kind, place, report.Differences)
+			if !slices.ContainsFunc(report.Differences, func(f Finding) bool { return strings.Contains(f.Place, place) && strings.Contains(f.Detail, a.says) }) {
+				t.Errorf("%s in place of %s: no difference at %s says %q: %+v", a.name, e.Kind, place, a.says, report.Differences)
 			}
 		}
 	}
@@ -286,6 +286,48 @@ func TestEachChangeOfTheStoreIsFound(t *testing.T) {
 	} {
 		if _, err := Check(t.Context(), newStore(t, changed, w.outs), r, Options{Bytes: true}); !errors.Is(err, ErrOtherStore) {
 			t.Errorf("%s: Check = %v, want ErrOtherStore", name, err)
+		}
+	}
+}
+
+// A receipt that contradicts itself is found without the store, and the finding names the member.
+func TestAReceiptThatContradictsItselfIsFound(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 33, 120, unpruned)
+	key := w.richCall(t)
+	for _, row := range []struct {
+		change      func(*Receipt)
+		place, says string
+	}{
+		{func(r *Receipt) { r.Events[1].SHA256 = strings.Repeat("0", 64) }, "events[1]", "the record has the SHA-256"},
+		{func(r *Receipt) { r.Events[0].Role = calls.LateRole }, "events[0]", `it is the offer of the call, and the receipt says "late"`},
+		{func(r *Receipt) { r.Events[0].Stream = "session-x" }, "events[0]", "it is of the stream session-x"},
+		{func(r *Receipt) { r.Head.Revision = 1 }, "events[0]", "is after the head 1"},
+		{func(r *Receipt) { r.Outputs[0].Bytes++ }, "outputs[0]", "the settlement in events["},
+		{func(r *Receipt) { r.Outputs = []Output{} }, "outputs[0]", "is missing, which the settlement"},
+		{func(r *Receipt) { r.Outputs = append(r.Outputs, r.Outputs[0]) }, "outputs[1]", "is no output that the settlement"},
+		{func(r *Receipt) { r.Program.Version = "v2" }, "receipt_sha256", "it was changed after it was made"},
+	} {
+		r, data := prove(t, w.Store, key)
+		row.change(r)
+		changed, err := r.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if row.place == "receipt_sha256" {
+			changed = bytes.Replace(data, []byte(`"v1"`), []byte(`"v2"`), 1)
+		}
+		if r, err = Read(bytes.NewReader(changed)); err != nil {
+			t.Fatal(err)
+		}
+		c := &checker{Report: &Report{}, receipt: r}
+		c.checkSeal()
+		c.checkEvents()
+		c.checkRetained()
+		if !slices.ContainsFunc(c.Differences, func(f Finding) bool {
+			return strings.HasPrefix(f.Place, row.place) && strings.Contains(f.Detail, row.says)
+		}) {
+			t.Errorf("no difference at %s says %q: %+v", row.place, row.says, c.Differences)
 		}
 	}
 }
