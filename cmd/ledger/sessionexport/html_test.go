@@ -3,6 +3,7 @@ package sessionexport
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -79,20 +80,28 @@ func init() {
 	}
 }
 
-// hostileTexts are texts that run, end an element or reorder the line in careless pages.
-var hostileTexts = []string{
-	`</script><script>window.__pwned=1</script>`, `<img src=x onerror="window.__pwned=1">`, `"><svg onload=window.__pwned=1>`, "<!--<script>", "\u2028window.__pwned=1\u2029",
-	"\x1b]0;title\x07\x1b[31m", "\u202egnp.exe\u202c", `javascript:window.__pwned=1`, "{{title}}{{style}}", `{{fields}}`, "\x00\x01", `\u003c/script\u003e`,
+// hostileTexts are texts that run, end an element, make a request or reorder the line in
+// careless pages.
+func hostileTexts(t *testing.T) (texts []string) {
+	t.Helper()
+	data, err := os.ReadFile("testdata/hostile.json")
+	if err == nil {
+		err = json.Unmarshal(data, &texts)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return texts
 }
 
 // hostileHistory returns a history of one session with hostile texts in each place.
-func hostileHistory() []events.Envelope {
+func hostileHistory(t *testing.T) []events.Envelope {
 	l := projectionstest.NewLog(1)
 	id := l.Mint.Session()
 	s := events.SessionStream(id)
-	x := strings.Join(hostileTexts, " ")
+	x := strings.Join(hostileTexts(t), " ")
 	l.Add(s, events.SessionOpened{Session: id, Agent: domain.AgentID(x), Location: x, Model: x, Origin: events.Origin{Kind: events.RunHere}})
-	for _, text := range hostileTexts {
+	for _, text := range hostileTexts(t) {
 		raw, _ := json.Marshal(map[string]string{"command": text, text: text})
 		l.Add(s, events.PromptAdmitted{Message: l.Mint.Message(), Text: text, Media: domain.Contents{
 			domain.Media{MIME: "image/svg+xml", Name: text, Data: []byte("<svg onload='window.__pwned=1'/>")}, domain.Media{MIME: "image/png", Name: text, Data: []byte("<script>window.__pwned=1</script>")},
@@ -108,7 +117,7 @@ func hostileHistory() []events.Envelope {
 
 func TestAPageHasOneScriptAndRunsNoText(t *testing.T) {
 	t.Parallel()
-	for name, history := range map[string][]events.Envelope{"hostile": hostileHistory(), "random": projectionstest.History(2, 200), "secrets": secretSession()} {
+	for name, history := range map[string][]events.Envelope{"hostile": hostileHistory(t), "random": projectionstest.History(2, 200), "secrets": secretSession()} {
 		from, sessions := source(t, history)
 		text := export1(t, from, sessions[0], Options{Format: HTML, Redactor: redaction.New()})
 		p := parsePage(t, text)

@@ -266,6 +266,7 @@ func (b *pageBuilder) call(c *timeline.Call) item {
 	}
 	it.field("call", string(c.Asked.ID))
 	it.field("asked", render.Timestamp(c.AskedAt.Time).String())
+	b.block(&it, "changes", "diff", diffOf(c))
 	b.json(&it, "input", c.Asked.Input)
 	for i, start := range c.Starts {
 		text := render.Timestamp(start.Time).String()
@@ -289,9 +290,6 @@ func (b *pageBuilder) call(c *timeline.Call) item {
 		it.field("outcome", "open: the log has no end of the call up to here")
 	} else {
 		b.end(&it, *c.End)
-	}
-	if diff := diffOf(c); diff != "" {
-		b.block(&it, "changes", "diff", diff)
 	}
 	for _, l := range c.Late {
 		b.text(&it, fmt.Sprintf("late result (%s)", l.Outcome), l.Text)
