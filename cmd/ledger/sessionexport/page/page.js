@@ -43,7 +43,6 @@
 
 	const heads = []; // the buttons of the rows
 	const render = () => {
-		const all = document.createDocumentFragment();
 		rows.forEach((row, i) => {
 			const entry = element("li", (row[0] === "call" ? "call " : "") + "depth" + row[5]);
 			const head = element("button", "row");
@@ -54,9 +53,7 @@
 			head.append(element("span", row[2] ? "outcome " + (/^[a-z_]+$/.test(row[2]) ? row[2] : "") : "name", row[2]), element("span", "summary", row[4]));
 			entry.append(head);
 			heads.push(head);
-			all.append(entry);
 		});
-		list.append(all);
 	};
 
 	// Adds a text to an element, with the words of the search marked.
@@ -107,12 +104,11 @@
 		const head = heads[i];
 		head.setAttribute("aria-expanded", "false");
 		head.removeAttribute("aria-controls");
-		const detail = byID("detail-" + i);
-		if (detail) detail.remove();
+		if (head.nextSibling) head.nextSibling.remove();
 	};
 
 	const unfold = (i) => {
-		if (byID("detail-" + i)) fold(i);
+		fold(i);
 		const item = itemOf(i), words = search.value.trim().toLowerCase();
 		const detail = element("div", "detail");
 		detail.id = "detail-" + i;
@@ -132,13 +128,13 @@
 	};
 
 	const toggle = (i) => (heads[i].getAttribute("aria-expanded") === "true" ? fold(i) : unfold(i));
-	const visible = () => heads.map((_, i) => i).filter((i) => !heads[i].parentElement.hidden);
+	let shown = []; // the numbers of the rows that the filter shows
 
 	// Unfolds all visible items, a part at a time, so that the page stays usable. A later
 	// run ends an earlier one.
 	let run = 0;
 	const unfoldAll = () => {
-		const todo = visible(), mine = ++run;
+		const todo = [...shown], mine = ++run;
 		const next = () => {
 			if (mine !== run) return;
 			todo.splice(0, 50).forEach(unfold);
@@ -154,15 +150,15 @@
 	const filter = () => {
 		run++;
 		const words = search.value.trim().toLowerCase();
-		let shown = 0;
+		shown = [];
 		rows.forEach((row, i) => {
 			const fits = (!tool.value || row[1] === tool.value) && (!outcome.value || row[2] === outcome.value) &&
 				(kind.value === "" || (kind.value === "call" ? row[0] === "call" : kind.value === row[0])) && (!words || textOf(i).includes(words));
-			heads[i].parentElement.hidden = !fits;
-			if (fits) shown++;
+			if (fits) shown.push(i);
 			if (heads[i].getAttribute("aria-expanded") === "true") unfold(i); // marks the words
 		});
-		state.textContent = shown === rows.length ? rows.length + " entries" : shown + " of " + rows.length + " entries";
+		list.replaceChildren(...shown.map((i) => heads[i].parentElement));
+		state.textContent = (shown.length < rows.length ? shown.length + " of " : "") + rows.length + " entries";
 	};
 
 	const choices = (select, column) => {
@@ -174,7 +170,7 @@
 	};
 
 	const move = (step) => {
-		const all = visible();
+		const all = shown;
 		if (!all.length) return;
 		const entry = document.activeElement && document.activeElement.closest ? document.activeElement.closest("#rows > li") : null;
 		const now = entry ? all.indexOf(heads.indexOf(entry.firstElementChild)) : -1;
@@ -233,7 +229,7 @@
 	byID("fold").addEventListener("click", foldAll);
 	byID("theme").addEventListener("click", theme);
 	byID("tools").addEventListener("submit", (event) => event.preventDefault());
-	addEventListener("beforeprint", () => visible().forEach(unfold));
+	addEventListener("beforeprint", () => shown.forEach(unfold));
 
 	render();
 	choices(tool, 1);
