@@ -109,6 +109,9 @@ func (AgentSwitched) Kind() string { return "AgentSwitched" }
 // Kind returns the name under which the event is stored.
 func (TodosReplaced) Kind() string { return "TodosReplaced" }
 
+// Kind returns the name under which the event is stored.
+func (SessionForked) Kind() string { return "SessionForked" }
+
 func (ProcessStarted) event()      {}
 func (LeaseRenewed) event()        {}
 func (ProcessStopped) event()      {}
@@ -144,6 +147,7 @@ func (QuestionAnswered) event()    {}
 func (TextRecorded) event()        {}
 func (AgentSwitched) event()       {}
 func (TodosReplaced) event()       {}
+func (SessionForked) event()       {}
 
 // write encodes an event and reports whether the codec supports it.
 func (c *jsonCodec) write(e Event) bool {
@@ -217,6 +221,8 @@ func (c *jsonCodec) write(e Event) bool {
 		agentSwitchedFields(c, &e)
 	case TodosReplaced:
 		todosReplacedFields(c, &e)
+	case SessionForked:
+		sessionForkedFields(c, &e)
 	default:
 		c.fail()
 	}
@@ -298,6 +304,8 @@ func (c *jsonCodec) read(kind string) Event {
 		return decodeFields(c, AgentSwitched{}, agentSwitchedFields)
 	case "TodosReplaced":
 		return decodeFields(c, TodosReplaced{}, todosReplacedFields)
+	case "SessionForked":
+		return decodeFields(c, SessionForked{}, sessionForkedFields)
 	}
 	return nil
 }
@@ -893,6 +901,15 @@ func todoElement(c *jsonCodec, v *domain.Todo) {
 	nameField(c, `"status":`, &v.Status, always)
 	nameField(c, `"priority":`, &v.Priority, always)
 	c.literal("}")
+}
+
+// sessionForkedFields encodes or decodes the fields of SessionForked.
+func sessionForkedFields(c *jsonCodec, v *SessionForked) {
+	idField(c, `"parent":`, &v.Parent, always)
+	intField(c, `"revision":`, &v.Revision, always)
+	idField(c, `"event":`, &v.Event, always)
+	idField(c, `"turn":`, &v.Turn, !v.Turn.IsZero())
+	textField(c, `"call":`, &v.Call, v.Call != "")
 }
 
 // metadataElement encodes or decodes metadata as an object.

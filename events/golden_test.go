@@ -37,6 +37,7 @@ func sampleEvents() []Event {
 	later := domain.NewMint(now, rand.NewChaCha8([32]byte{9}))   // for fields that were added later, so that the IDs of the others stay
 	newest := domain.NewMint(now, rand.NewChaCha8([32]byte{10})) // for the fields of requests, as later
 	last := domain.NewMint(now, rand.NewChaCha8([32]byte{11}))   // for the fields of summaries, as later
+	forks := domain.NewMint(now, rand.NewChaCha8([32]byte{12}))  // for the kinds of forks, as later
 	return []Event{
 		ProcessStarted{Process: m.Process(), Host: "build-7", PID: 4711, Program: "ledger", Version: "v1.2.3", Until: now().Add(time.Minute), Address: "https://build-7:2114", InStore: true},
 		ProcessStopped{Process: m.Process(), Reason: ProcessLost},
@@ -115,7 +116,7 @@ func sampleEvents() []Event {
 		SessionSpawned{Parent: m.Session(), Message: m.Message(), Call: "call_1"},
 		ContextAdded{Source: ContextSummary, Text: "We <read> & wrote", Bytes: 70000, SHA256: strings.Repeat("ab", 32)},
 		ContextCompacted{
-			Trigger: "auto", Before: 160000, After: 9000, Window: 200000, Through: newest.Message(), Prompts: 2, Replies: 40, Calls: 90,
+			Trigger: "auto", Before: 160000, After: 9000, Window: 200000, Reserved: 32000, Through: newest.Message(), Prompts: 2, Replies: 40, Calls: 90,
 			Shortened: []ShortenedResult{{Message: newest.Message(), Call: "call_1", Bytes: 50000}}, Summary: "We <read> & wrote", Model: "some-model",
 			Tokens: Tokens{Input: 1, Output: 2, CacheRead: 3, CacheWrite: 4}, Detail: "overloaded",
 		},
@@ -133,6 +134,7 @@ func sampleEvents() []Event {
 		},
 		TextRecorded{Digest: strings.Repeat("0a", 32), Text: "You are <an> agent & write code."},
 		AgentSwitched{Agent: "build", Previous: "plan", Message: later.Message(), Call: "call_1"},
+		SessionForked{Parent: forks.Session(), Revision: 23, Event: forks.Event(), Turn: forks.Turn(), Call: "call_1"},
 		TodosReplaced{Message: later.Message(), Call: "call_1", Todos: []domain.Todo{{Content: "fix <it>", Status: "pending", Priority: "high"}}},
 	}
 }
@@ -157,7 +159,7 @@ func sameEvents() (all []Event) {
 // version. Each addition has its own golden file, and the files of the
 // forms before it stay as they were.
 var additions = map[string]int{
-	"TurnMaterialized": 5, "ReplyRefused": 1, "ContextCompacted": 1, "ProviderFailed": 1, "PermissionRequested": 1, "PermissionDecided": 2, "ApprovalSaved": 2, "ApprovalRevoked": 2,
+	"TurnMaterialized": 5, "ReplyRefused": 1, "ContextCompacted": 2, "ProviderFailed": 1, "PermissionRequested": 1, "PermissionDecided": 2, "ApprovalSaved": 2, "ApprovalRevoked": 2,
 	"PromptAdmitted": 1, "ReplyReceived": 2, "ProcessStarted": 1, "ToolsRegistered": 1, "SessionOpened": 2,
 }
 
@@ -218,6 +220,9 @@ func as(form goldenVariant, e Event) Event {
 	case ContextCompacted:
 		if form.additions < 1 {
 			e = ContextCompacted{Trigger: e.Trigger, Before: e.Before, After: e.After}
+		}
+		if form.additions < 2 {
+			e.Reserved = 0
 		}
 		return e
 	case ProviderFailed:

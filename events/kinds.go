@@ -51,6 +51,7 @@ var kinds = map[string]kind{
 	"TextRecorded":        of[TextRecorded](),
 	"AgentSwitched":       of[AgentSwitched](),
 	"TodosReplaced":       of[TodosReplaced](),
+	"SessionForked":       of[SessionForked](),
 }
 
 // A kind holds the current version of one kind of event, its decoder and the

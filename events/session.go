@@ -57,13 +57,13 @@ const (
 
 // An Origin describes how a session entered the ledger.
 type Origin struct {
-	// Kind is RunHere, Imported or Replayed.
+	// Kind is RunHere, Imported, Replayed or Forked.
 	Kind OriginKind `json:"kind" codec:"intern"`
 	// Format is the file format of an import, such as claude-code, or how a session was
 	// replayed: tape, tools or model.
 	Format string `json:"format,omitempty" codec:"intern"`
 	// Source is the name of the session in the imported file, or the ID of the session
-	// that was replayed.
+	// that was replayed or forked.
 	Source string `json:"source,omitempty"`
 }
 
@@ -75,7 +75,27 @@ const (
 	RunHere  OriginKind = "run"    // this program ran its calls
 	Imported OriginKind = "import" // another program ran its calls; its file was imported
 	Replayed OriginKind = "replay" // this program ran another session of a ledger again
+	Forked   OriginKind = "fork"   // it continues another session; a SessionForked says from where
 )
+
+// Runs reports whether this program runs sessions of the origin. It does not continue an
+// import, or a session of an origin that it does not know.
+func (k OriginKind) Runs() bool { return k == RunHere || k == Replayed || k == Forked }
+
+// SessionForked records that the session continues another one: its past are the events of
+// Parent up to Revision, which its stream does not repeat. It is appended together with
+// the opening of the session.
+type SessionForked struct {
+	// Parent is the session whose beginning is the past of this one.
+	Parent domain.SessionID `json:"parent"`
+	// Revision is the length of the past in the stream of Parent, and Event its last event.
+	Revision int64          `json:"revision"`
+	Event    domain.EventID `json:"event"`
+	// Turn and Call are the place in Parent after which this session continues; an empty
+	// Call: the whole turn is in the past.
+	Turn domain.TurnID `json:"turn,omitzero"`
+	Call domain.CallID `json:"call,omitempty"`
+}
 
 // PromptAdmitted records a message for the agent.
 type PromptAdmitted struct {

@@ -13,6 +13,10 @@
 // begins, and the end of each call before the model reads it. Calls of one reply
 // run in parallel, each with its own end.
 //
+// [Runner.Fork] opens a session whose past is the beginning of another one. The fold of a
+// fork begins with the events of its parent, so that plan, requests and the loop detector
+// see the past, and no event is copied. [FindFork] finds the place.
+//
 // A [Lease] keeps the process on record as alive. [Processes] projects the leases
 // of all processes, [ProcessList.Judge] decides which of them are dead, and
 // [Runner.RecoverAll] ends the open work of these.
@@ -57,9 +61,9 @@
 //
 // # Errors
 //
-// Run returns the errors of the provider, such as [ProviderError] and
+// FindFork returns [ErrNoPlace] and [ErrOpenPlace]. Run returns the errors of the provider, such as [ProviderError] and
 // [IncompatibleError], and [ErrNoSession], [ErrImported], [ErrElsewhere], [ErrNoProgress],
-// [ErrBadReply], [ErrBroken] and events.ErrUnknownKind. Admit returns
+// [ErrBadReply], [ErrBroken], conversation.ErrNoPast for a fork without its past, and events.ErrUnknownKind. Admit returns
 // [ErrOtherText], and Note [ErrNotRunning]. [ErrLeaseLost] is the cause with which
 // the context of a Lease ends. A *events.Conflict reports that another process
 // appends to the session; the run then stops and records no event.

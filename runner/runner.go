@@ -345,7 +345,7 @@ func (r *Runner) load(ctx context.Context, live *session) (*foldedSession, error
 		return nil, err
 	case f.state.Session.IsZero():
 		return nil, fmt.Errorf("read session %s: %w", live.id, ErrNoSession)
-	case f.state.Origin.Kind != events.RunHere && f.state.Origin.Kind != events.Replayed:
+	case !f.state.Origin.Kind.Runs():
 		return nil, fmt.Errorf("read session %s: %w", live.id, ErrImported)
 	}
 	return f, nil

@@ -153,7 +153,8 @@ func (c *runState) refresh(ctx context.Context) error {
 	return c.fold(ctx, &foldedSession{c.session, c.loops}, events.SessionStream(c.session.Session), &c.folding)
 }
 
-// fold folds the events of a session after the last one of f into f. After each compaction
+// fold folds the events of a session after the last one of f into f. The past of a fork is
+// its beginning, for the loop detector too. After each compaction
 // the loop detector reads the messages, and the state forgets those that requests leave
 // out. fold holds lock while it applies an event, and not while it reads.
 func (r *Runner) fold(ctx context.Context, f *foldedSession, stream events.Stream, lock sync.Locker) error {
@@ -162,9 +163,18 @@ func (r *Runner) fold(ctx context.Context, f *foldedSession, stream events.Strea
 		if err != nil {
 			return fmt.Errorf("read session %s: %w", f.state.Session, err)
 		}
+		var past *conversation.State
+		if e, ok := v.Event.(events.SessionForked); ok {
+			if past, err = conversation.Past(ctx, r.config.Ledger, e); err != nil {
+				return fmt.Errorf("read session %s: %w", f.state.Session, err)
+			}
+		}
 		lock.Lock()
 		f.state = apply(f.state, v)
-		if _, ok := v.Event.(events.ContextCompacted); ok {
+		if past != nil {
+			f.state = conversation.Inherit(past, f.state)
+		}
+		if _, ok := v.Event.(events.ContextCompacted); ok || past != nil {
 			f.loops.advance(f.state)
 			f.state.Forget()
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/models"
 	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/replaying"
 	"github.com/settlement-ledger/ledger/cmd/ledger/sessions"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/cmd/ledger/views"
@@ -393,6 +394,9 @@ func (a *app) resumeSession(ctx context.Context, f runFlags, id, prompt string, 
 			return err
 		}
 		defer r.Close()
+		if err := replaying.WarnDrift(ctx, a.Err, p.Ledger, session.ID, r.Registry); err != nil {
+			return err
+		}
 		switch {
 		case a.console != nil:
 			return a.converse(ctx, r, session.ID)

@@ -11,10 +11,10 @@ import (
 )
 
 // sessionCommand returns the command group `ledger session`, whose subcommands are ls,
-// show and tail.
+// show, tail and fork.
 func (a *app) sessionCommand() *cobra.Command {
-	return a.group("session", "Sessions: list sessions, show one, follow one",
-		a.noWaitFlag(a.sessionList()), a.noWaitFlag(a.sessionShow()), a.noWaitFlag(a.sessionTail()))
+	return a.group("session", "Sessions: list sessions, show one, follow one, fork one",
+		a.noWaitFlag(a.sessionList()), a.noWaitFlag(a.sessionShow()), a.noWaitFlag(a.sessionTail()), a.sessionFork())
 }
 
 // sessionList returns the command `ledger session ls`.

@@ -14,7 +14,7 @@ import (
 // others.
 func Projection() projections.Projection[*State] {
 	return projections.Projection[*State]{
-		Name: "conversation", Version: 6, Init: func() *State { return &State{} }, Apply: apply,
+		Name: "conversation", Version: 7, Init: func() *State { return &State{} }, Apply: apply,
 	}
 }
 
@@ -53,6 +53,8 @@ func apply(s *State, v events.Envelope) *State {
 		s.set(e)
 	case events.SessionSpawned:
 		s.Parent = e.Parent
+	case events.SessionForked:
+		s.Forked = &e
 	case events.ContextCompacted:
 		s.compacted(e, v.ID)
 	case events.ProviderFailed:

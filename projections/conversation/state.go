@@ -27,6 +27,9 @@ type State struct {
 	ParentMessage domain.MessageID `json:"parent_message,omitzero"`
 	ParentCall    domain.CallID    `json:"parent_call,omitempty"`
 	Origin        events.Origin    `json:"origin"`
+	// Forked is the place that the session continues, or nil. Its past is the beginning of
+	// Messages only after [Inherit].
+	Forked *events.SessionForked `json:"forked,omitempty"`
 	// Revision is the revision of the last event folded, and Last its ID.
 	Revision events.Revision `json:"revision"`
 	Last     domain.EventID  `json:"last,omitzero"`

@@ -87,7 +87,7 @@ func apply(s *State, v events.Envelope) *State {
 
 // opened folds the opening of a session.
 func (s *State) opened(id domain.SessionID, e events.SessionOpened) {
-	if e.Origin.Kind == events.RunHere || e.Origin.Kind == events.Replayed || slices.Contains(s.imports, id) {
+	if e.Origin.Kind.Runs() || slices.Contains(s.imports, id) {
 		return
 	}
 	delete(s.sessions, id)

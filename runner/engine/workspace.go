@@ -9,7 +9,6 @@ import (
 
 	"github.com/settlement-ledger/ledger/builtins/permission"
 	"github.com/settlement-ledger/ledger/domain"
-	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections"
 	"github.com/settlement-ledger/ledger/projections/conversation"
 	"github.com/settlement-ledger/ledger/registry"
@@ -167,8 +166,7 @@ func (w *Workspace) Run(ctx context.Context, session domain.SessionID) error {
 	return w.Runner.Run(alive, session)
 }
 
-// Conversation reads a session from the log and returns its state.
+// Conversation reads a session from the log and returns its state, with the past of a fork.
 func (w *Workspace) Conversation(ctx context.Context, session domain.SessionID) (*conversation.State, error) {
-	p := conversation.Projection()
-	return projections.Fold(p, p.Init(), w.Process.config.Ledger.Read(ctx, events.SessionStream(session), 0))
+	return conversation.Read(ctx, w.Process.config.Ledger, session)
 }

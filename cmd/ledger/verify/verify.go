@@ -35,6 +35,7 @@ const (
 	OutputResolves calls.Law = "a reference resolves or was pruned by an event"
 	OutputMatches  calls.Law = "an output is what its settlement says"
 	IndexAgrees    calls.Law = "the index has what the log gives"
+	PastResolves   calls.Law = "a fork names an event of an earlier session"
 )
 
 // The values of Report.Index.
@@ -198,10 +199,43 @@ func (v *Report) readAll(ctx context.Context, s *stores.Store, checker *calls.Ch
 			v.UnknownKinds[fmt.Sprintf("%s v%d", kind.Name, kind.Version)]++
 		case events.ReplyRefused:
 			v.Refused++
+		case events.SessionForked:
+			if err := v.checkPast(ctx, s, e, kind); err != nil {
+				return err
+			}
 		}
 		checker.Apply(e)
 	}
 	return memory.Err()
+}
+
+// checkPast checks that the past of a fork is on record before the fork. It reads one event
+// of the parent.
+func (v *Report) checkPast(ctx context.Context, s *stores.Store, fork events.Envelope, e events.SessionForked) error {
+	fails := func(format string, args ...any) {
+		v.except(calls.Exception{
+			Law: PastResolves, Detail: fmt.Sprintf(format, args...), Stream: fork.Stream, Revision: fork.Revision, Position: fork.Position, Event: fork.ID,
+		})
+	}
+	if e.Revision < 1 {
+		fails("its past ends at revision %d", e.Revision)
+		return nil
+	}
+	for past, err := range s.Log.Read(ctx, events.SessionStream(e.Parent), events.Revision(e.Revision-1)) {
+		switch {
+		case errors.Is(err, events.ErrDamaged):
+			return nil // the law about records names the record
+		case err != nil:
+			return err
+		case past.Revision != events.Revision(e.Revision) || past.ID != e.Event:
+			fails("session %s has %s at revision %d, not %s", e.Parent, past.ID, past.Revision, e.Event)
+		case past.Position.Compare(fork.Position) >= 0:
+			fails("its past ends at position %s, behind it", past.Position)
+		}
+		return nil
+	}
+	fails("session %s has no event at revision %d", e.Parent, e.Revision)
+	return nil
 }
 
 // except adds the exception e to v. If e names no session, it sets the session to that

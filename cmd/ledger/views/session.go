@@ -76,6 +76,8 @@ type sessionDetail struct {
 	// VersionControl is the working copy in the location as the session opened; null: none on record.
 	VersionControl *versionControlRow `json:"version_control"`
 	Timeline       []timelineEntry    `json:"timeline"`
+	// Ancestry are the sessions that a fork continues, its parent first.
+	Ancestry []ancestor `json:"ancestry"`
 }
 
 // A versionControlRow is the state of a working copy in JSON results.
@@ -134,6 +136,9 @@ func ShowSession(ctx context.Context, out *render.Printer, s *stores.Store, r *i
 		state[c.Key()] = c
 	}
 	detail := sessionDetail{sessionRow: newSessionRow(session), Timeline: []timelineEntry{}}
+	if detail.Ancestry, err = ancestry(ctx, s.Ledger, session.ID); err != nil {
+		return err
+	}
 	for v, err := range s.Ledger.Read(ctx, events.SessionStream(session.ID), 0) {
 		if err != nil {
 			return err
@@ -210,7 +215,7 @@ func printSession(out *render.Printer, s calls.Session, detail sessionDetail, fu
 	out.Fields(
 		"session", s.ID.String(), "agent", render.Printable(string(s.Agent)), "model", render.Printable(s.Model), "location", render.Printable(s.Location), "working copy", detail.VersionControl.text(),
 		"origin", strings.TrimSpace(originText(s.Origin)+" "+render.Printable(s.Origin.Source)), "parent", parent,
-		"opened", out.LongTime(s.Opened), "last event", out.LongTime(s.LastEvent), "state", sessionState(out, s),
+		"continues", ancestryText(detail.Ancestry), "opened", out.LongTime(s.Opened), "last event", out.LongTime(s.LastEvent), "state", sessionState(out, s),
 		"calls", fmt.Sprintf("%d: %d open, %d not succeeded", s.Calls, s.Open, s.Failed),
 	)
 	out.Line("")
@@ -233,7 +238,7 @@ var kindLabels = map[string]string{
 	"SessionInterrupted": "interrupted", "SessionClosed": "closed", "PermissionRequested": "asks permission",
 	"PermissionDecided": "permission", "LateResultObserved": "late result", "LoopDetected": "loop", "OutputPruned": "pruned",
 	"SettingChanged": "setting", "SessionSpawned": "spawned by", "ContextAdded": "context", "ContextCompacted": "compacted",
-	"CommandRan": "command", "ProviderFailed": "provider failed",
+	"CommandRan": "command", "SessionForked": "forked", "ProviderFailed": "provider failed",
 	"AgentSwitched": "agent", "TextRecorded": "text", "TodosReplaced": "todos", "CallsAdded": "adds calls",
 	"QuestionAsked": "question", "QuestionAnswered": "answer",
 	"ApprovalSaved": "approval", "ApprovalRevoked": "approval revoked",

@@ -44,6 +44,8 @@ func describeSessionEvent(e events.Event) string {
 	switch e := e.(type) {
 	case events.SessionOpened:
 		return fmt.Sprintf("%s in %s, %s", e.Agent, e.Location, originText(e.Origin))
+	case events.SessionForked:
+		return strings.TrimSpace(fmt.Sprintf("from %s behind %s %s, event %d", render.ShortID(e.Parent), render.ShortID(e.Turn), e.Call, e.Revision))
 	case events.PromptAdmitted:
 		return e.Text
 	case events.TurnMaterialized:
