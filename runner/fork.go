@@ -32,11 +32,19 @@ type ForkPlace struct {
 // the parent that has it. It returns ErrNoSession, ErrNoPlace, ErrOpenPlace or
 // events.ErrUnknownKind. It appends nothing.
 func FindFork(ctx context.Context, l *events.Ledger, session domain.SessionID, at ForkPlace) (events.SessionForked, error) {
+	return findFork(ctx, l, session, at, 0)
+}
+
+// findFork is FindFork in the events of a session up to a revision, or all if that is zero.
+func findFork(ctx context.Context, l *events.Ledger, session domain.SessionID, at ForkPlace, through events.Revision) (events.SessionForked, error) {
 	f := forkSearch{at: at, found: events.SessionForked{Parent: session, Turn: at.Turn, Call: at.Call}}
 	var parent *events.SessionForked
 	for v, err := range l.Read(ctx, events.SessionStream(session), 0) {
 		if err != nil {
 			return f.found, fmt.Errorf("fork session %s: %w", session, err)
+		}
+		if through > 0 && v.Revision > through {
+			break
 		}
 		switch e := v.Event.(type) {
 		case events.Unknown:
@@ -51,7 +59,7 @@ func FindFork(ctx context.Context, l *events.Ledger, session domain.SessionID, a
 	case f.events == 0:
 		return f.found, fmt.Errorf("fork session %s: %w", session, ErrNoSession)
 	case f.found.Event.IsZero() && parent != nil:
-		return FindFork(ctx, l, parent.Parent, at)
+		return findFork(ctx, l, parent.Parent, at, events.Revision(parent.Revision))
 	case f.found.Event.IsZero() && f.turn.IsZero():
 		return f.found, fmt.Errorf("fork session %s: %w", session, ErrNoPlace)
 	case f.found.Event.IsZero() || at.Call == "" && !at.Turn.IsZero() && len(f.open) > 0:

@@ -68,7 +68,7 @@ func past(ctx context.Context, l *events.Ledger, f events.SessionForked, depth i
 	if err != nil {
 		return nil, err
 	}
-	if s.Last != f.Event || f.Event.IsZero() {
+	if s.Last != f.Event || f.Event.IsZero() || s.Revision != events.Revision(f.Revision) {
 		return nil, fmt.Errorf("read past of a fork: %w: session %s has no event %s at revision %d", ErrNoPast, f.Parent, f.Event, f.Revision)
 	}
 	return s, nil
