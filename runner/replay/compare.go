@@ -36,8 +36,8 @@ func (t *Tape) compare(replay domain.SessionID, replayed []events.Envelope, gone
 		Session: t.session, Replay: replay, Mode: "tape", Turns: len(t.turns), Events: len(t.entries),
 		Differences: []Difference{}, Incomparable: []Incomparable{},
 	}
-	old := newSide(t.session, envelopes(t.entries))
-	own := newSide(replay, replayed)
+	old := newSide(t.session, envelopes(t.entries), t.past(1))
+	own := newSide(replay, replayed, t.past(2))
 	c := comparison{Report: r, tape: t, old: old, own: own, gone: gone, faulty: map[string]bool{}}
 	for _, e := range old.entries {
 		switch ev := e.Event.(type) {
@@ -66,8 +66,17 @@ func envelopes(entries []labeled) []events.Envelope {
 	return all
 }
 
-// newSide labels the events of a session and folds the conversation of each turn.
-func newSide(session domain.SessionID, recorded []events.Envelope) *side {
+// past returns one of the copies of the past, or nil if the session is no fork.
+func (t *Tape) past(n int) *conversation.State {
+	if len(t.pasts) == 0 {
+		return nil
+	}
+	return t.pasts[n]
+}
+
+// newSide labels the events of a session and folds the conversation of each turn. past is
+// that of a fork, which newSide uses up, or nil.
+func newSide(session domain.SessionID, recorded []events.Envelope, past *conversation.State) *side {
 	s := &side{labels: newLabeler(session), index: map[string]int{}, shown: map[int][]shownMessage{}}
 	projection := conversation.Projection()
 	state := projection.Init()
@@ -77,6 +86,9 @@ func newSide(session domain.SessionID, recorded []events.Envelope) *side {
 		s.entries = append(s.entries, e)
 		s.index[e.label] = i
 		state = projection.Apply(state, v)
+		if _, ok := v.Event.(events.SessionForked); ok && past != nil {
+			state = conversation.Inherit(past, state)
+		}
 		if turn, ok := v.Event.(events.TurnMaterialized); ok && turn.Summarizes.IsZero() {
 			s.shown[e.turn] = s.showing(state, sums)
 		}
@@ -96,9 +108,11 @@ type messageKey struct {
 func (s *side) showing(state *conversation.State, sums map[messageKey][sha256.Size]byte) []shownMessage {
 	var shown []shownMessage
 	for _, m := range state.ModelMessages() {
-		key := messageKey{of: cmp.Or(s.labels.ids[m.Message.String()], "summary"), open: m.Reading.Error == conversation.OutcomeUnknown}
-		if m.Role == conversation.ToolRole {
-			key.of = fmt.Sprintf("end of %s of turn %d", m.Call.ID, s.labels.messages[m.Message])
+		key := messageKey{of: cmp.Or(s.labels.ids[m.Message.String()], m.Message.String(), "summary"), open: m.Reading.Error == conversation.OutcomeUnknown}
+		if turn, ok := s.labels.messages[m.Message]; ok && m.Role == conversation.ToolRole {
+			key.of = fmt.Sprintf("end of %s of turn %d", m.Call.ID, turn)
+		} else if m.Role == conversation.ToolRole {
+			key.of = fmt.Sprintf("end of %s of %s", m.Call.ID, m.Message)
 		}
 		if state.Compaction != nil {
 			key.compacted = state.Compaction.Event

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -180,7 +181,7 @@ func (d *driver) pass() {
 // isStimulus reports whether an event came to the recorded session from outside.
 func isStimulus(e events.Event) bool {
 	switch e.(type) {
-	case events.SessionOpened, events.PromptAdmitted, events.SessionClosed, events.OutputPruned,
+	case events.SessionOpened, events.SessionForked, events.PromptAdmitted, events.SessionClosed, events.OutputPruned,
 		events.LayerOpened, events.ToolsRegistered, events.RegistrationClosed, events.LayerClosed,
 		events.SettingChanged, events.SessionSpawned, events.ContextAdded, events.CommandRan:
 		return true
@@ -491,8 +492,8 @@ func (d *driver) lockedNextTurn() int {
 	return d.nextTurn()
 }
 
-// append appends an event to the new session while no run does.
-func (d *driver) append(ctx context.Context, e events.Event) error {
+// append appends events to the new session while no run does.
+func (d *driver) append(ctx context.Context, all ...events.Event) error {
 	d.mu.Lock()
 	for d.running && !d.stuck() {
 		d.changed.Wait()
@@ -500,14 +501,24 @@ func (d *driver) append(ctx context.Context, e events.Event) error {
 	after := d.length
 	d.mu.Unlock()
 	l := d.program.ledger
-	_, err := l.Append(ctx, events.SessionStream(d.session), after, l.Draft(e, domain.EventID{}))
+	drafts := make([]events.Draft, len(all))
+	for i, e := range all {
+		drafts[i] = l.Draft(e, domain.EventID{})
+	}
+	_, err := l.Append(ctx, events.SessionStream(d.session), after, drafts...)
 	return err
 }
 
-// open opens the new session, as the replay of the recorded one.
+// open opens the new session, as the replay of the recorded one. The replay of a fork has
+// the past of the fork.
 func (d *driver) open(ctx context.Context, e events.SessionOpened) error {
 	e.Session = d.session
 	e.Origin = events.Origin{Kind: events.Replayed, Format: d.config.mode(), Source: d.tape.session.String()}
+	for _, v := range d.tape.entries {
+		if forked, ok := v.Event.(events.SessionForked); ok {
+			return d.append(ctx, e, forked)
+		}
+	}
 	return d.append(ctx, e)
 }
 
@@ -647,6 +658,14 @@ type watchedStore struct {
 	events.Store
 	driver  *driver
 	program *program
+}
+
+// Read implements events.Store. The past of a fork is in the store of the recording.
+func (w *watchedStore) Read(ctx context.Context, s events.Stream, after events.Revision) iter.Seq2[events.Entry, error] {
+	if session, ok := s.Session(); ok && session != w.driver.session && w.driver.config.Recording != nil {
+		return w.driver.config.Recording.Read(ctx, s, after)
+	}
+	return w.Store.Read(ctx, s, after)
 }
 
 // Append implements events.Store.

@@ -25,6 +25,8 @@ type Config struct {
 	Mint    *domain.Mint
 	Now     func() time.Time
 	Process domain.ProcessID
+	// Recording has the past of a fork. Nil: Store has it.
+	Recording events.Store
 	// Outputs keeps the outputs of the new session that exceed the limits. Nil: a
 	// [Digests].
 	Outputs registry.Outputs

@@ -178,6 +178,39 @@ func outcomeOf(o domain.Outcome, change func(events.CallSettled) events.Event) f
 	}
 }
 
+func TestReplayOfAForkIsTheSame(t *testing.T) {
+	t.Parallel()
+	w := everyEnd(t)
+	var turns []domain.TurnID
+	for v, err := range w.ledger.Read(t.Context(), events.SessionStream(w.session), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, ok := v.Event.(events.TurnMaterialized); ok {
+			turns = append(turns, e.Turn)
+		}
+	}
+	for range 2 { // a fork, and a fork of the fork
+		forked, err := runner.FindFork(t.Context(), w.ledger, w.session, runner.ForkPlace{Turn: turns[5]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w.session, err = w.runner.Fork(t.Context(), forked, ""); err != nil {
+			t.Fatal(err)
+		}
+		w.replies.add(call("m", "echo", `{"text":"again"}`), finish)
+		w.replies.add(text("Enough."), finish)
+		if err := w.runner.Run(t.Context(), w.session); err != nil {
+			t.Fatal(err)
+		}
+		w.same()
+		r := w.replay(on(1, func(e events.SessionForked) events.Event { e.Call = "other"; return e }))
+		if r.Same || r.Differences[0].Field != "call" {
+			t.Errorf("the replay of another fork has the differences %v", r.Differences)
+		}
+	}
+}
+
 func TestAnotherOrderIsNamed(t *testing.T) {
 	t.Parallel()
 	w := everyEnd(t)

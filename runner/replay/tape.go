@@ -44,6 +44,9 @@ type Tape struct {
 	// steps has, by entry of a turn, the maximum number of replies to its prompt, or
 	// zero.
 	steps map[int]int
+	// pasts are copies of the state of the past of a fork, for the folds that need one each.
+	// Empty: the session is no fork.
+	pasts []*conversation.State
 	// notes has what was changed to make a tape of a transcript.
 	notes []Incomparable
 }
@@ -78,6 +81,9 @@ func ReadTape(ctx context.Context, l *events.Ledger, session domain.SessionID) (
 		return nil, fmt.Errorf("read the tape of %s: %w", session, runner.ErrNoSession)
 	}
 	t := &Tape{session: session, opened: opened, imported: opened.Origin.Kind == events.Imported}
+	if t.pasts, err = readPasts(ctx, l, recorded); err != nil {
+		return nil, fmt.Errorf("read the tape of %s: %w", session, err)
+	}
 	if t.imported {
 		recorded, t.notes = asRun(recorded)
 	}
@@ -86,6 +92,25 @@ func ReadTape(ctx context.Context, l *events.Ledger, session domain.SessionID) (
 		return nil, fmt.Errorf("read the tape of %s: %w", session, ErrNoTurns)
 	}
 	return t, nil
+}
+
+// readPasts returns three copies of the past of a fork, or none.
+func readPasts(ctx context.Context, l *events.Ledger, recorded []events.Envelope) (pasts []*conversation.State, err error) {
+	for _, v := range recorded {
+		e, ok := v.Event.(events.SessionForked)
+		if !ok {
+			continue
+		}
+		for len(pasts) < 3 {
+			past, err := conversation.Past(ctx, l, e)
+			if err != nil {
+				return nil, err
+			}
+			pasts = append(pasts, past)
+		}
+		break
+	}
+	return pasts, nil
 }
 
 // load labels the events and indexes them.
@@ -105,6 +130,8 @@ func (t *Tape) load(recorded []events.Envelope) {
 		steps := state.Steps
 		state = projection.Apply(state, v)
 		switch e := v.Event.(type) {
+		case events.SessionForked:
+			state = conversation.Inherit(t.pasts[0], state)
 		case events.TextRecorded:
 			t.texts[e.Digest] = e.Text
 		case events.PromptAdmitted:

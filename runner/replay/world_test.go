@@ -326,7 +326,7 @@ func (w *world) replayInto(store events.Store) *replay.Report {
 	}
 	mint := domain.NewMint(time.Now, rand.Reader)
 	report, err := tape.Run(w.t.Context(), replay.Config{
-		Store: store, Mint: mint, Now: time.Now, Process: mint.Process(), Source: w.kept.open,
+		Store: store, Mint: mint, Now: time.Now, Process: mint.Process(), Recording: w.store, Source: w.kept.open,
 	})
 	if err != nil {
 		w.t.Fatal(err)

@@ -38,7 +38,7 @@ func Replay(ctx context.Context, from *stores.Store, session domain.SessionID, t
 		return nil, tapeFault(err)
 	}
 	return tape.Run(ctx, replay.Config{
-		Store: to.Store, Mint: to.Ledger.Mint(), Now: to.Ledger.Now, Process: to.Process, Outputs: to.Outputs, Source: outputsOf(from),
+		Store: to.Store, Mint: to.Ledger.Mint(), Now: to.Ledger.Now, Process: to.Process, Recording: from.Log, Outputs: to.Outputs, Source: outputsOf(from),
 	})
 }
 
