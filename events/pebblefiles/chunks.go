@@ -3,6 +3,7 @@ package pebblefiles
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"io"
 	"math/bits"
 )
 
@@ -51,28 +52,47 @@ func headerLen(encoding byte) int {
 
 // A chunk is a part of a record that matches its checksum.
 type chunk struct {
-	kind    byte // fullChunk, firstChunk, middleChunk or lastChunk
-	payload []byte
+	kind    byte   // fullChunk, firstChunk, middleChunk or lastChunk
+	payload []byte // valid until another block is read
 	synced  uint64 // the synced offset; 0 if the header has none
 	end     int    // offset after the chunk in the file
 }
 
-// A chunkFile is the whole content of a log or of a manifest, in memory.
+// A chunkFile reads a log or a manifest, of which it holds one block in memory.
 type chunkFile struct {
-	data     []byte
+	source   io.ReaderAt
+	size     int
 	number   uint32 // of the log; 0 for a manifest
 	manifest bool
+	block    []byte // at the offset begin
+	begin    int
+	err      error // of source; the file then ends before the block that cannot be read
 }
 
-// blockEnd returns the end of the block that contains an offset.
-func (f chunkFile) blockEnd(at int) int {
-	return min((at/blockLen+1)*blockLen, len(f.data))
+// rest returns the bytes from an offset to the end of its block. They are valid until
+// another block is read.
+func (f *chunkFile) rest(at int) []byte {
+	if at >= f.size {
+		return nil
+	}
+	if at < f.begin || at >= f.begin+len(f.block) {
+		if f.block == nil {
+			f.block = make([]byte, 0, blockLen)
+		}
+		f.begin = at / blockLen * blockLen
+		f.block = f.block[:min(blockLen, f.size-f.begin)]
+		if n, err := f.source.ReadAt(f.block, int64(f.begin)); n < len(f.block) {
+			f.err, f.size, f.block = err, f.begin, f.block[:0]
+			return nil
+		}
+	}
+	return f.block[at-f.begin:]
 }
 
 // owns reports whether a chunk header with an encoding belongs to this file. A log
 // may contain chunks of an earlier log whose file was reused; they have another log
 // number.
-func (f chunkFile) owns(encoding byte, header []byte) bool {
+func (f *chunkFile) owns(encoding byte, header []byte) bool {
 	if f.manifest {
 		return headerLen(encoding) == chunkHeader
 	}
@@ -81,8 +101,8 @@ func (f chunkFile) owns(encoding byte, header []byte) bool {
 
 // chunkAt returns the chunk at an offset. ok is false unless a complete chunk of this
 // file with a matching checksum begins there and ends in the same block.
-func (f chunkFile) chunkAt(at int) (c chunk, ok bool) {
-	b := f.data[at:f.blockEnd(at)]
+func (f *chunkFile) chunkAt(at int) (c chunk, ok bool) {
+	b := f.rest(at)
 	if len(b) < chunkHeader {
 		return chunk{}, false
 	}
@@ -131,8 +151,8 @@ func zeroHeader(b []byte) bool {
 // checksum. It reports false if a sector of the chunk is zero: a power cut leaves such
 // sectors, and one flipped bit fits the checksum of an incomplete chunk of 32 KiB by chance
 // in 6 of 100,000 cases.
-func (f chunkFile) oneBitFlipped(at int) bool {
-	b := f.data[at:f.blockEnd(at)]
+func (f *chunkFile) oneBitFlipped(at int) bool {
+	b := f.rest(at)
 	if len(b) < chunkHeader {
 		return false
 	}
@@ -164,10 +184,10 @@ func (f chunkFile) oneBitFlipped(at int) bool {
 
 // lacksSector reports whether all bytes between two offsets that lie in one sector are
 // zero.
-func (f chunkFile) lacksSector(from, to int) bool {
+func (f *chunkFile) lacksSector(from, to int) bool {
 	for from < to {
 		end := min((from/sectorLen+1)*sectorLen, to)
-		if allZero(f.data[from:end]) {
+		if allZero(f.rest(from)[:end-from]) {
 			return true
 		}
 		from = end
@@ -189,7 +209,7 @@ func allZero(b []byte) bool {
 // length. If search is true, one bit of its checksum or body may be flipped. If
 // search is false, the chunk must match, because the encoding or the length already
 // has a flipped bit.
-func (f chunkFile) oneBitFlippedAs(b []byte, encoding byte, length uint16, search bool) bool {
+func (f *chunkFile) oneBitFlippedAs(b []byte, encoding byte, length uint16, search bool) bool {
 	header := headerLen(encoding)
 	if header == 0 || header+int(length) > len(b) || (header == chunkHeader) != f.manifest {
 		return false

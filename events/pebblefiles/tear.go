@@ -1,6 +1,8 @@
 package pebblefiles
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -35,32 +37,33 @@ func (t *Tear) Damage() *Damage {
 // the bytes after it for whole records. It returns nil if the place is a regular end,
 // or an end that only a power cut can have left. A manifest that cannot be read to
 // its end always has a tear.
-func findTear(name string, f chunkFile) *Tear {
+func findTear(name string, f *chunkFile) *Tear {
 	t := &Tear{File: name}
 	var at int
-	at, t.Before, t.why = f.readRecords()
+	at, t.why = f.readRecords(func([]byte) {})
 	t.Offset = int64(at)
-	t.Certain = at < len(f.data) && f.oneBitFlipped(at)
+	t.Certain = at < f.size && f.oneBitFlipped(at)
 	if t.Certain {
 		t.why += ", in which one bit is flipped"
 	}
 	f.searchBehind(t)
-	if t.Certain || len(t.Behind) > 0 || f.manifest && at < len(f.data) {
-		return t
+	if !t.Certain && len(t.Behind) == 0 && (!f.manifest || at >= f.size) {
+		return nil
 	}
-	return nil
+	f.readRecords(func(record []byte) { t.Before = append(t.Before, bytes.Clone(record)) })
+	return t
 }
 
-// readRecords reads records as Pebble does. It returns the offset at which Pebble
-// stops, the payloads of the records before it, and the reason. If the file ends
-// within a record, the offset is the start of that record.
-func (f chunkFile) readRecords() (at int, records [][]byte, why string) {
+// readRecords reads records as Pebble does, and passes their payloads to use, which keeps no reference. It returns the
+// offset at which Pebble stops, and the reason. If the file ends within a record, the offset
+// is the start of that record.
+func (f *chunkFile) readRecords(use func(record []byte)) (at int, why string) {
 	var open assembler
 	begun := 0 // offset of the incomplete record
-	for at < len(f.data) {
-		rest := f.data[at:f.blockEnd(at)]
+	for at < f.size {
+		rest := f.rest(at)
 		if len(rest) < chunkHeader {
-			if f.blockEnd(at)%blockLen != 0 {
+			if (at+len(rest))%blockLen != 0 || len(rest) == 0 {
 				break
 			}
 			at += len(rest)
@@ -78,14 +81,14 @@ func (f chunkFile) readRecords() (at int, records [][]byte, why string) {
 			begun = at
 		}
 		if whole := open.add(c); whole != nil {
-			records = append(records, whole)
+			use(whole)
 		}
 		at = c.end
 	}
-	if open.parts != nil && at >= len(f.data) {
-		return begun, records, "a record is not whole"
+	if open.parts != nil && at >= f.size {
+		return begun, "a record is not whole"
 	}
-	return at, records, "it cannot be read further"
+	return at, "it cannot be read further"
 }
 
 // searchBehind searches the bytes after the tear for chunks of this file and appends
@@ -93,27 +96,33 @@ func (f chunkFile) readRecords() (at int, records [][]byte, why string) {
 // damage may have hidden the length of a chunk. It sets t.Certain if a later chunk
 // says that the log was synced beyond the tear: a power cut cannot remove synced
 // bytes.
-func (f chunkFile) searchBehind(t *Tear) {
+func (f *chunkFile) searchBehind(t *Tear) {
 	var open assembler
 	next := int(t.Offset) + 1
-	for at := next; at+chunkHeader <= len(f.data); {
-		if header := headerLen(f.data[at+encodingAt]); header == 0 || (header == chunkHeader) != f.manifest {
+	for at := next; at+chunkHeader <= f.size; {
+		rest := f.rest(at)
+		if len(rest) < chunkHeader { // no chunk begins in the end of a block
+			at += max(len(rest), 1)
+			continue
+		}
+		if header := headerLen(rest[encodingAt]); header == 0 || (header == chunkHeader) != f.manifest {
 			at++
 			continue
 		}
+		continues := at == next || f.gap(next, at)
 		c, ok := f.chunkAt(at)
 		if !ok {
 			at++
 			continue
 		}
-		if at != next && !f.gap(next, at) {
+		if !continues {
 			open = assembler{}
 		}
 		if c.synced > uint64(t.Offset) && c.synced <= uint64(at) {
 			t.Certain = true
 		}
 		if whole := open.add(c); whole != nil {
-			t.Behind = append(t.Behind, whole)
+			t.Behind = append(t.Behind, bytes.Clone(whole))
 		}
 		at, next = c.end, c.end
 	}
@@ -121,9 +130,12 @@ func (f chunkFile) searchBehind(t *Tear) {
 
 // gap reports whether the bytes between two chunks are only the padding of a block,
 // so that the second chunk continues the record of the first.
-func (f chunkFile) gap(from, to int) bool {
-	rest := f.data[from:to]
-	return to%blockLen == 0 && len(rest) < syncedHeader && (len(rest) < chunkHeader || padding(rest))
+func (f *chunkFile) gap(from, to int) bool {
+	if to%blockLen != 0 || to-from >= syncedHeader {
+		return false
+	}
+	rest := f.rest(from)
+	return len(rest) < chunkHeader || padding(rest)
 }
 
 // An assembler joins the chunks of a record. The zero assembler has no record.
@@ -131,8 +143,8 @@ type assembler struct {
 	parts []byte // chunks so far; nil: no record has begun
 }
 
-// add adds a chunk and returns the record if the chunk completes it, or nil. It
-// ignores a chunk that does not continue a record, as Pebble does.
+// add adds a chunk and returns the record if the chunk completes it, or nil. The record is
+// valid until another block is read. It ignores a chunk that does not continue a record, as Pebble does.
 func (r *assembler) add(c chunk) []byte {
 	switch {
 	case c.kind == fullChunk:
@@ -154,7 +166,7 @@ func (r *assembler) add(c chunk) []byte {
 // tearInFile returns the Tear in a log or a manifest, or nil. Other files have no tears.
 func tearInFile(storage vfs.FS, path string) (*Tear, error) {
 	name := storage.PathBase(path)
-	f := chunkFile{manifest: KindOf(name) == Manifest}
+	f := &chunkFile{manifest: KindOf(name) == Manifest}
 	if !f.manifest {
 		number, err := strconv.ParseUint(strings.TrimSuffix(name, ".log"), 10, 64)
 		if KindOf(name) != Log || err != nil {
@@ -162,11 +174,17 @@ func tearInFile(storage vfs.FS, path string) (*Tear, error) {
 		}
 		f.number = uint32(number)
 	}
-	var err error
-	if f.data, err = readFile(storage, path); err != nil {
+	file, err := storage.Open(path)
+	if err != nil {
 		return nil, err
 	}
-	return findTear(name, f), nil
+	info, err := file.Stat()
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	f.source, f.size = file, int(info.Size())
+	tear := findTear(name, f)
+	return tear, errors.Join(f.err, file.Close())
 }
 
 // A Replay is a file system through which a database is opened. It checks each log

@@ -11,7 +11,7 @@ import (
 func TestAChunkThatLacksASectorIsNoFlippedBit(t *testing.T) {
 	t.Parallel()
 	const number, payload = 5, 6000
-	log := func(lost bool) chunkFile {
+	log := func(lost bool) *chunkFile {
 		chunk := append(make([]byte, logHeader), bytes.Repeat([]byte("x"), payload)...)
 		binary.LittleEndian.PutUint16(chunk[4:], payload)
 		chunk[encodingAt] = 5 // a full chunk of a log
@@ -21,7 +21,7 @@ func TestAChunkThatLacksASectorIsNoFlippedBit(t *testing.T) {
 		}
 		binary.LittleEndian.PutUint32(chunk, maskedChecksum(chunk[encodingAt:]))
 		chunk[1000] ^= 4
-		return chunkFile{data: chunk, number: number}
+		return &chunkFile{source: bytes.NewReader(chunk), size: len(chunk), number: number}
 	}
 	if tear := findTear("000005.log", log(true)); tear != nil {
 		t.Errorf("findTear of a chunk without a sector = %v; want none", tear.Damage())
