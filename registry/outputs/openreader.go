@@ -44,7 +44,7 @@ func openPinned(dir string, p *pebblefiles.Pinned, cfg Config) (*Store, error) {
 		return openReadOnly(dir, p, cfg)
 	}
 	empty := vfs.NewMem()
-	w, err := Open("outputs", Config{FS: empty})
+	w, err := Open("outputs", Config{FS: empty, inMemory: true})
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,7 @@ type Config struct {
 	Reserve uint64       // bytes of free disk space below which Keep fails; zero: 64 MiB
 
 	memTable uint64 // bytes of a memtable; zero: the constant memTable. Tests use small ones.
+	inMemory bool   // FS is in memory, and its WAL is not filled in advance
 }
 
 // defaultReserve is the reserve in bytes if Config.Reserve is zero.
@@ -90,7 +91,11 @@ func Open(dir string, cfg Config) (*Store, error) {
 	}
 	s := &Store{dir: dir, fs: cfg.FS, logger: cfg.Logger, reserve: cfg.Reserve, table: cmp.Or(cfg.memTable, memTable)}
 	s.replay = pebblefiles.NewReplay(cfg.FS, s.onTear)
-	s.failStop = pebblefiles.NewFailStopFS(newFilledWALs(s.replay), pebblefiles.FailStopOptions{})
+	storage := vfs.FS(s.replay)
+	if !cfg.inMemory {
+		storage = newFilledWALs(storage)
+	}
+	s.failStop = pebblefiles.NewFailStopFS(storage, pebblefiles.FailStopOptions{})
 	s.closing = make(chan struct{})
 	s.mu.claims = map[domain.Ref]claim{}
 	s.mu.writing = map[uint64]struct{}{}
