@@ -153,7 +153,7 @@ const (
 )
 
 // maxPaths is the largest number of paths that FindPaths returns.
-const maxPaths = 1000
+const maxPaths = 10_000
 
 // ErrManyPaths: a name fits more paths than a query takes.
 var ErrManyPaths = fmt.Errorf("more than %d paths fit", maxPaths)

@@ -5,7 +5,7 @@
 // index does not have yet, in batches; each batch is one transaction, with the position
 // and the ID of its last event. [Index.Rebuild] fills a new database and replaces the old
 // one. [Index.Query] runs a statement that only reads. [Index.Snapshot] answers the questions
-// of the commands: lists, shortened IDs, the registry at a moment, the offer of a turn. [Index.Status] compares the index
+// of the commands: lists by conditions and words, shortened IDs, paths, the registry at a moment, the offer of a turn. [Index.Status] compares the index
 // with its log, and [Compare] compares every row with those of a rebuild.
 //
 // The schema is in schema.sql, and docs/schema.md describes it. It is meant to be read by
@@ -47,10 +47,11 @@
 // # Errors
 //
 // [ErrNoIndex]: there is no index to read. [ErrStatement]: SQLite refuses a statement.
-// [ErrNoText]: it reads the full text, which the index does not have. [ErrUnwritable]: the
+// [ErrNoText]: it reads the full text, which the index does not have. [ErrNoWord], [ErrLongPhrase]: a text to search has no word, or is too long. [ErrManyPaths]: a name fits too many paths. [ErrUnwritable]: the
 // folder takes no more bytes; [InMemory] needs none. [ErrDamagedIndex]: SQLite reports
 // damage, or the file is no database. All other errors come from the log or the file
 // system.
 //
-// Package projections/calls has the rules of calls, cmd/ledger/indexing the commands.
+// Package where parses the conditions of lists, projections/calls has the rules of calls,
+// cmd/ledger/indexing the commands.
 package index

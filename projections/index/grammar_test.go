@@ -345,19 +345,19 @@ func TestConditionsSelectWhatAPlainFilterSelects(t *testing.T) {
 			fields []where.Field
 			rows   []fieldValues
 			names  []string
-			run    func(*where.Expr, int) []string
+			run    func(*where.Expr, int, int) []string
 		}{
-			{"calls", CallFields, p.calls, p.callNames, func(e *where.Expr, n int) []string {
-				return lines(value[[]calls.Call](t)(s.Calls(CallQuery{Where: e, Limit: n})), callLine)
+			{"calls", CallFields, p.calls, p.callNames, func(e *where.Expr, n, skip int) []string {
+				return lines(value[[]calls.Call](t)(s.Calls(CallQuery{Where: e, Limit: n, Skip: skip})), callLine)
 			}},
-			{"sessions", SessionFields, p.sessions, p.sessionNames, func(e *where.Expr, n int) []string {
-				return lines(value[[]Session](t)(s.Sessions(SessionQuery{Where: e, Limit: n})), func(s Session) string { return s.ID.String() })
+			{"sessions", SessionFields, p.sessions, p.sessionNames, func(e *where.Expr, n, skip int) []string {
+				return lines(value[[]Session](t)(s.Sessions(SessionQuery{Where: e, Limit: n, Skip: skip})), func(s Session) string { return s.ID.String() })
 			}},
-			{"turns", TurnFields, p.turns, p.turnNames, func(e *where.Expr, n int) []string {
-				return lines(value[[]ListedTurn](t)(s.Turns(TurnQuery{Where: e, Limit: n})), func(t ListedTurn) string { return t.Turn.Turn.String() })
+			{"turns", TurnFields, p.turns, p.turnNames, func(e *where.Expr, n, skip int) []string {
+				return lines(value[[]ListedTurn](t)(s.Turns(TurnQuery{Where: e, Limit: n, Skip: skip})), func(t ListedTurn) string { return t.Turn.Turn.String() })
 			}},
-			{"requests", RequestFields, p.requests, p.requestNames, func(e *where.Expr, n int) []string {
-				return lines(value[[]Request](t)(s.Requests(RequestQuery{Where: e, Limit: n})), func(r Request) string { return r.ID.String() })
+			{"requests", RequestFields, p.requests, p.requestNames, func(e *where.Expr, n, skip int) []string {
+				return lines(value[[]Request](t)(s.Requests(RequestQuery{Where: e, Limit: n, Skip: skip})), func(r Request) string { return r.ID.String() })
 			}},
 		} {
 			if len(list.rows) == 0 {
@@ -369,14 +369,14 @@ func TestConditionsSelectWhatAPlainFilterSelects(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s: %v", text, err)
 				}
-				limit := random.IntN(2) * random.IntN(9)
+				limit, skip := random.IntN(2)*random.IntN(9), random.IntN(2)*random.IntN(5)
 				want := []string{}
 				for i, r := range list.rows {
 					if holds(e, r) {
 						want = append(want, list.names[i])
 					}
 				}
-				same(t, fmt.Sprintf("%s where %s, %d", list.name, text, limit), list.run(e, limit), lastOf(want, limit))
+				same(t, fmt.Sprintf("%s where %s, %d and %d", list.name, text, limit, skip), list.run(e, limit, skip), lastOf(want[:max(0, len(want)-skip)], limit))
 			}
 		}
 		checkCallFlags(t, random, s, p)

@@ -26,6 +26,7 @@ type CallQuery struct {
 	From, To time.Time        // the time of the reply; To is excluded; zero: unbounded
 	Where    *where.Expr      // over CallFields; nil: all calls
 	Limit    int              // the last so many; 0: all
+	Skip     int              // leave the last so many out, before Limit
 }
 
 // Calls returns the selected calls in the order of their first events.
@@ -47,9 +48,7 @@ func (s *Snapshot) Calls(q CallQuery) ([]calls.Call, error) {
 		rows = append(rows, found...)
 	}
 	slices.SortFunc(rows, func(a, b callRow) int { return cmp.Compare(a.id, b.id) })
-	if q.Limit > 0 {
-		rows = rows[max(0, len(rows)-q.Limit):]
-	}
+	rows = page(rows, q.Limit, q.Skip)
 	all := make([]calls.Call, len(rows))
 	for i := range rows {
 		all[i] = rows[i].Call
@@ -72,8 +71,8 @@ func (s *Snapshot) newest(q CallQuery) ([]callRow, error) {
 	if !q.To.IsZero() {
 		text, args = text+" AND +asked_time < ?", append(args, q.To)
 	}
-	rows, err := s.callRows(text+" ORDER BY id DESC LIMIT ?", append(args, q.Limit)...)
-	if err != nil || len(rows) < q.Limit {
+	rows, err := s.callRows(text+" ORDER BY id DESC LIMIT ?", append(args, q.Limit+q.Skip)...)
+	if err != nil || len(rows) < q.Limit+q.Skip {
 		return nil, err
 	}
 	return rows, nil
@@ -102,7 +101,7 @@ func (q CallQuery) endings() []string {
 // statement returns the statement for one ending.
 func (q CallQuery) statement(ending string) (string, []any) {
 	condition, args := q.condition(ending)
-	return selection("calls", callColumns) + " WHERE " + condition + " ORDER BY id DESC LIMIT ?", append(args, atMost(q.Limit))
+	return selection("calls", callColumns) + " WHERE " + condition + " ORDER BY id DESC LIMIT ?", append(args, atMost(q.Limit, q.Skip))
 }
 
 // condition returns the condition of SQL for one ending. One part of it selects the index:
@@ -193,12 +192,23 @@ func (q CallQuery) subqueries(columns, ofCalls string) (string, []any) {
 	return columns + " IN (" + strings.Join(parts, " UNION ALL ") + ")", args
 }
 
-// atMost returns the argument of LIMIT for a limit, of which 0 means all.
-func atMost(limit int) int {
+// atMost returns the argument of LIMIT for a limit, of which 0 means all, and the rows that
+// page leaves out.
+func atMost(limit, skip int) int {
 	if limit == 0 {
 		return -1
 	}
-	return limit
+	return limit + skip
+}
+
+// page returns the last rows of a list, at most limit, without the last skip ones; 0 is no
+// limit.
+func page[T any](all []T, limit, skip int) []T {
+	all = all[:max(0, len(all)-skip)]
+	if limit > 0 {
+		all = all[max(0, len(all)-limit):]
+	}
+	return all
 }
 
 // readOrphans selects the orphans.
@@ -226,6 +236,7 @@ type SessionQuery struct {
 	Calls    CallQuery        // sessions with such a call; zero: all sessions
 	Where    *where.Expr      // over SessionFields; nil: all sessions
 	Limit    int              // the last so many; 0: all
+	Skip     int              // leave the last so many out, before Limit
 }
 
 // A Session is one session with the sums of its index rows.
@@ -264,8 +275,9 @@ func (s *Snapshot) Sessions(q SessionQuery) ([]Session, error) {
 		w.also("+sessions.opened_time < ?", q.To)
 	}
 	w.where(q.Where, plain)
-	rows, err := s.sessionRows(selection("sessions", sessionColumns)+" WHERE "+w.text()+" ORDER BY number DESC LIMIT ?", append(w.args, atMost(q.Limit))...)
+	rows, err := s.sessionRows(selection("sessions", sessionColumns)+" WHERE "+w.text()+" ORDER BY number DESC LIMIT ?", append(w.args, atMost(q.Limit, q.Skip))...)
 	slices.Reverse(rows)
+	rows = page(rows, q.Limit, q.Skip)
 	all := make([]Session, len(rows))
 	for i, r := range rows {
 		all[i] = Session{r.Session, r.turns, r.tokens, r.providerFailures, r.unknownEvents}

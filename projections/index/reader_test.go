@@ -117,13 +117,14 @@ func TestCallQueriesSelectWhatAPlainFilterSelects(t *testing.T) {
 				q.To = other.Asked
 			}
 			if some() {
-				q.Limit = 1 + random.IntN(5)
+				q.Limit, q.Skip = 1+random.IntN(5), random.IntN(3)
 			}
-			want := lastOf(slices.DeleteFunc(slices.Clone(all), func(c calls.Call) bool {
+			want := slices.DeleteFunc(slices.Clone(all), func(c calls.Call) bool {
 				open, among := c.State != calls.Settled, slices.Contains(q.Outcomes, c.Settlement.Outcome)
 				return !q.Session.IsZero() && c.Session != q.Session || !q.Turn.IsZero() && c.Turn != q.Turn || q.Tool != "" && c.Tool != q.Tool ||
 					(q.Open || q.Outcomes != nil) && !(q.Open && open || among && !open) || c.Asked.Before(q.From) || !q.To.IsZero() && !c.Asked.Before(q.To)
-			}), q.Limit)
+			})
+			want = lastOf(want[:max(0, len(want)-q.Skip)], q.Limit)
 			same(t, fmt.Sprintf("Calls(%+v)", q), lines(value[[]calls.Call](t)(s.Calls(q)), callLine), lines(want, callLine))
 		}
 		same(t, "Orphans", lines(value[[]calls.Call](t)(s.Orphans()), callLine), lines(callsOf(t, x, "asked_time IS NULL"), callLine))

@@ -22,6 +22,7 @@ type RequestQuery struct {
 	Calls    CallQuery   // of such a call; zero: all requests
 	Where    *where.Expr // over RequestFields; nil: all requests
 	Limit    int         // the last so many; 0: all
+	Skip     int         // leave the last so many out, before Limit
 }
 
 // A Request is a permission request or a question of a call to a person.
@@ -107,14 +108,11 @@ func (s *Snapshot) Requests(q RequestQuery) (all []Request, err error) {
 		err = s.each(func(c *columnReader) error {
 			all = append(all, Request{})
 			return all[len(all)-1].scan(c)
-		}, "SELECT "+requestColumns+" FROM ("+rows+") AS requests WHERE "+w.text()+" ORDER BY requests.position DESC LIMIT ?", append(w.args, atMost(q.Limit))...)
+		}, "SELECT "+requestColumns+" FROM ("+rows+") AS requests WHERE "+w.text()+" ORDER BY requests.position DESC LIMIT ?", append(w.args, atMost(q.Limit, q.Skip))...)
 		if err != nil {
 			return nil, err
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Request) int { return a.Position.Compare(b.Position) })
-	if q.Limit > 0 {
-		all = all[max(0, len(all)-q.Limit):]
-	}
-	return all, nil
+	return page(all, q.Limit, q.Skip), nil
 }

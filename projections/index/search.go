@@ -22,6 +22,7 @@ type TextQuery struct {
 	Calls    CallQuery   // the inputs and shown texts of such a call; zero: all texts
 	Where    *where.Expr // over TextFields; nil: all texts
 	Limit    int         // the last so many; 0: all
+	Skip     int         // leave the last so many out, before Limit
 }
 
 // A Text is a found text: its place, and the words around the first match.
@@ -109,9 +110,9 @@ func (s *Snapshot) Search(q TextQuery) (all []Text, err error) {
 	err = s.each(func(c *columnReader) error {
 		all = append(all, Text{})
 		return all[len(all)-1].scan(c)
-	}, "SELECT "+textColumns+" FROM text_search CROSS JOIN texts ON texts.id = text_search.rowid WHERE "+w.text()+" ORDER BY text_search.rowid DESC LIMIT ?", append(w.args, atMost(q.Limit))...)
+	}, "SELECT "+textColumns+" FROM text_search CROSS JOIN texts ON texts.id = text_search.rowid WHERE "+w.text()+" ORDER BY text_search.rowid DESC LIMIT ?", append(w.args, atMost(q.Limit, q.Skip))...)
 	slices.Reverse(all)
-	return all, err
+	return page(all, q.Limit, q.Skip), err
 }
 
 // HasText reports whether the index has full text.

@@ -109,7 +109,7 @@ func TestASearchSelectsByPlace(t *testing.T) {
 		t.Fatalf("%d texts are found", len(all))
 	}
 	for _, q := range []TextQuery{
-		{Session: all[3].Session}, {From: all[5].Time}, {To: all[5].Time}, {Calls: CallQuery{Tool: all[2].Tool}}, {Calls: CallQuery{Outcomes: []domain.Outcome{domain.Failed}}}, {Limit: 3}, {Agent: "build"}, {Agent: "other"},
+		{Session: all[3].Session}, {From: all[5].Time}, {To: all[5].Time}, {Calls: CallQuery{Tool: all[2].Tool}}, {Calls: CallQuery{Outcomes: []domain.Outcome{domain.Failed}}}, {Limit: 3}, {Limit: 3, Skip: 2}, {Skip: 5}, {Agent: "build"}, {Agent: "other"},
 	} {
 		q.Phrase = phrase
 		var want []string
@@ -122,7 +122,7 @@ func TestASearchSelectsByPlace(t *testing.T) {
 				want = append(want, fmt.Sprint(one))
 			}
 		}
-		same(t, fmt.Sprintf("Search(%+v)", q), lines(value[[]Text](t)(s.Search(q)), func(one Text) string { return fmt.Sprint(one) }), lastOf(want, q.Limit))
+		same(t, fmt.Sprintf("Search(%+v)", q), lines(value[[]Text](t)(s.Search(q)), func(one Text) string { return fmt.Sprint(one) }), lastOf(want[:max(0, len(want)-q.Skip)], q.Limit))
 	}
 	noError(t, x.RebuildWithoutText(t.Context(), l, nil))
 	without := snapshot(t, x)

@@ -16,6 +16,7 @@ type TurnQuery struct {
 	Calls    CallQuery   // turns with such a call; zero: all turns
 	Where    *where.Expr // over TurnFields; nil: all turns
 	Limit    int         // the last so many; 0: all
+	Skip     int         // leave the last so many out, before Limit
 }
 
 // A ListedTurn is a turn with the facts that a list shows.
@@ -61,9 +62,9 @@ func (s *Snapshot) Turns(q TurnQuery) (all []ListedTurn, err error) {
 	err = s.each(func(c *columnReader) error {
 		all = append(all, ListedTurn{})
 		return all[len(all)-1].scan(c)
-	}, "SELECT "+listedTurnColumns+" FROM turns WHERE "+w.text()+" ORDER BY position DESC LIMIT ?", append(w.args, atMost(q.Limit))...)
+	}, "SELECT "+listedTurnColumns+" FROM turns WHERE "+w.text()+" ORDER BY position DESC LIMIT ?", append(w.args, atMost(q.Limit, q.Skip))...)
 	slices.Reverse(all)
-	return all, err
+	return page(all, q.Limit, q.Skip), err
 }
 
 // readTurnBefore selects the last turn of a session before a position.

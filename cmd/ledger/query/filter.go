@@ -29,6 +29,7 @@ type Filter struct {
 	Where    string   // a condition over the fields of the list; empty: all rows
 	When     Period
 	Limit    int // the number of rows, from the end of the log; 0: no limit
+	Skip     int // the number of rows at the end of the log that are left out before
 }
 
 // A List is a kind of rows that a Filter selects.
@@ -79,6 +80,7 @@ func (f *Filter) AddFlags(cmd *cobra.Command, list List) {
 	flags.StringVar(&f.Where, "where", "", "only "+list.Noun+" for which this condition holds, such as "+examples[list.Noun]+"; see docs/queries.md")
 	if !list.Sum {
 		flags.IntVar(&f.Limit, "limit", 0, "at most this many, the last ones (0: all)")
+		flags.IntVar(&f.Skip, "skip", 0, "leave this many out, the last ones: --limit 20 --skip 20 is the page before the last")
 	}
 }
 
@@ -130,6 +132,9 @@ func (f *Filter) Resolve(out *render.Printer, r *index.Snapshot, list List) (s S
 	if err := CheckLimit(f.Limit); err != nil {
 		return s, err
 	}
+	if f.Skip < 0 {
+		return s, fault.Usage("--skip: %d is below zero", f.Skip)
+	}
 	if s.Where, err = Where(out, f.Where, list.Fields); err != nil {
 		return s, err
 	}
@@ -167,7 +172,7 @@ func (f *Filter) Resolve(out *render.Printer, r *index.Snapshot, list List) (s S
 		}
 	}
 	if list.Noun == CallList.Noun {
-		q.Session, q.Agent, q.Where, q.Limit = s.Session, f.Agent, s.Where, f.Limit
+		q.Session, q.Agent, q.Where, q.Limit, q.Skip = s.Session, f.Agent, s.Where, f.Limit, f.Skip
 		q.From, q.To = f.When.Bounds()
 	}
 	return s, nil
@@ -183,7 +188,7 @@ func (f *Filter) Empty(out *render.Printer, list List) string {
 	if !to.IsZero() {
 		text += " before " + out.Milliseconds(to)
 	}
-	if f.Session+f.Agent+f.Tool+f.Path+f.By+f.Text+f.Where != "" || len(f.Outcomes) > 0 {
+	if f.Session+f.Agent+f.Tool+f.Path+f.By+f.Text+f.Where != "" || len(f.Outcomes) > 0 || f.Skip > 0 {
 		text += " fit the flags"
 	}
 	return text + "."

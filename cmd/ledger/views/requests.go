@@ -70,7 +70,7 @@ func ListRequests(out *render.Printer, r *index.Snapshot, filter RequestFilter) 
 	if err != nil {
 		return err
 	}
-	q := index.RequestQuery{Session: selected.Session, Agent: filter.Agent, By: filter.By, Pending: filter.Pending, Calls: selected.Calls, Where: selected.Where, Limit: filter.Limit}
+	q := index.RequestQuery{Session: selected.Session, Agent: filter.Agent, By: filter.By, Pending: filter.Pending, Calls: selected.Calls, Where: selected.Where, Limit: filter.Limit, Skip: filter.Skip}
 	q.Calls.By = "" // the request itself was decided so, and not another one of its call
 	q.From, q.To = filter.When.Bounds()
 	requests, err := r.Requests(q)

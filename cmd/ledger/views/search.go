@@ -50,7 +50,7 @@ func Search(out *render.Printer, r *index.Snapshot, text string, filter query.Fi
 	if err != nil {
 		return err
 	}
-	q := index.TextQuery{Phrase: phrase, Session: selected.Session, Agent: filter.Agent, Calls: selected.Calls, Where: selected.Where, Limit: filter.Limit}
+	q := index.TextQuery{Phrase: phrase, Session: selected.Session, Agent: filter.Agent, Calls: selected.Calls, Where: selected.Where, Limit: filter.Limit, Skip: filter.Skip}
 	q.From, q.To = filter.When.Bounds()
 	texts, err := r.Search(q)
 	if errors.Is(err, index.ErrNoText) {

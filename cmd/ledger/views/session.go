@@ -22,7 +22,7 @@ func ListSessions(out *render.Printer, r *index.Snapshot, filter query.Filter) e
 	if err != nil {
 		return err
 	}
-	q := index.SessionQuery{Session: selected.Session, Agent: filter.Agent, Calls: selected.Calls, Where: selected.Where, Limit: filter.Limit}
+	q := index.SessionQuery{Session: selected.Session, Agent: filter.Agent, Calls: selected.Calls, Where: selected.Where, Limit: filter.Limit, Skip: filter.Skip}
 	q.From, q.To = filter.When.Bounds()
 	sessions, err := r.Sessions(q)
 	if err != nil {

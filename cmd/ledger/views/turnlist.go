@@ -44,7 +44,7 @@ func ListTurns(out *render.Printer, r *index.Snapshot, filter query.Filter) erro
 	if err != nil {
 		return err
 	}
-	q := index.TurnQuery{Session: selected.Session, Agent: filter.Agent, Calls: selected.Calls, Where: selected.Where, Limit: filter.Limit}
+	q := index.TurnQuery{Session: selected.Session, Agent: filter.Agent, Calls: selected.Calls, Where: selected.Where, Limit: filter.Limit, Skip: filter.Skip}
 	q.From, q.To = filter.When.Bounds()
 	turns, err := r.Turns(q)
 	if err != nil {
