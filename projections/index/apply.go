@@ -240,6 +240,11 @@ func (f *filler) settled(s *sessionRow, e events.CallSettled, v events.Envelope)
 			return err
 		}
 	}
+	for i, r := range e.Allowed {
+		if _, err := f.exec("INSERT INTO allowed_rules (call, place, action, resource, source) VALUES (?, ?, ?, ?, ?)", c.id, i, r.Action, r.Resource, r.Source); err != nil {
+			return err
+		}
+	}
 	for _, a := range e.Files {
 		f.last.file++
 		_, err := f.exec("INSERT INTO files (id, path, access, version, session, message, call, position, time) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",

@@ -130,6 +130,10 @@ func TestTheIndexHasTheWorkingCopyTheRulesAndTheDecider(t *testing.T) {
 	log.Add(stream, events.PermissionDecided{
 		Permission: permission, Effect: domain.Allow, By: events.ByApproval, Approvals: []events.UsedApproval{{Event: approval, Resource: "a*"}},
 	})
+	log.Add(stream, events.CallSettled{
+		Turn: turn, Message: message, Call: "c", Tool: "edit", Outcome: domain.Succeeded, Began: true,
+		Allowed: []domain.Rule{{Action: "edit", Resource: "b*", Effect: domain.Allow, Source: "rules:7"}},
+	})
 	other := log.Mint.Session()
 	log.Add(events.SessionStream(other), events.SessionOpened{Session: other, Agent: "build", Origin: events.Origin{Kind: events.RunHere}})
 	l, _ := newLedger(t, log.Envelopes())
@@ -138,6 +142,7 @@ func TestTheIndexHasTheWorkingCopyTheRulesAndTheDecider(t *testing.T) {
 	same(t, "turns", table(t, x, "SELECT rules, rules_text, recorded_texts.revision FROM turns JOIN recorded_texts USING (session) WHERE digest = rules_text"), []string{"cd|ab|2"})
 	same(t, "permissions", table(t, x, "SELECT decided_by, json_extract(approvals, '$[0].event'), json_extract(approvals, '$[0].resource') FROM permissions"),
 		[]string{"approval|" + approval.String() + "|a*"})
+	same(t, "allowed rules", table(t, x, "SELECT calls.call, action, resource, source FROM allowed_rules JOIN calls ON calls.id = allowed_rules.call"), []string{"c|edit|b*|rules:7"})
 }
 
 var update = flag.Bool("update", false, "write docs/schema.md")

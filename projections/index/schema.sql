@@ -342,6 +342,16 @@ CREATE INDEX permissions_by ON permissions (decided_by) WHERE decided_by IS NOT 
 CREATE INDEX permissions_person ON permissions (person) WHERE person IS NOT NULL;
 CREATE INDEX permissions_open ON permissions (requested_position) WHERE decided_event IS NULL;
 
+-- The rules that allowed requests of calls, or resources of them, without a question. Such a request has no row in permissions unless an approval or a person allowed the rest of it.
+CREATE TABLE allowed_rules (
+  call     INTEGER NOT NULL, -- the id of the call, in calls
+  place    INTEGER NOT NULL, -- the place of the rule among those of the call, from 0
+  action   TEXT, -- the action pattern of the rule
+  resource TEXT, -- the resource pattern of the rule
+  source   TEXT, -- the file and line of the rule
+  PRIMARY KEY (call, place)
+) STRICT, WITHOUT ROWID;
+
 -- The approvals that persons saved by answering a permission request with always.
 CREATE TABLE approvals (
   event          TEXT PRIMARY KEY, -- the event that saved it

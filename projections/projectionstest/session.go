@@ -208,7 +208,11 @@ func (g *generator) settle(t *sessionGen, a *callGen, o domain.Outcome) {
 	if a.begun {
 		s.Effective, s.Ran = a.offered, time.Duration(g.log.Rand.IntN(5000))*time.Millisecond
 	}
-	g.log.AddAs(a.settled, t.stream, events.Settled(t.turn, t.message, a.Call, s))
+	e := events.Settled(t.turn, t.message, a.Call, s)
+	if o == domain.Succeeded {
+		e.Allowed = []domain.Rule{{Action: "*", Resource: "*", Effect: domain.Allow, Source: "rules:1"}, {Action: a.Name, Resource: "src/*", Effect: domain.Allow}}
+	}
+	g.log.AddAs(a.settled, t.stream, e)
 }
 
 // succeed sets the output of a successful settlement at random: a structured value; a
