@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"os"
 	"time"
@@ -98,6 +99,70 @@ func (p *Printer) Object(v any, show func()) error {
 	}
 	show()
 	return nil
+}
+
+// ObjectWithList writes a JSON object: the fields of head, and the list rows as its last
+// field key. It holds one row at a time. After an error of rows the object is incomplete.
+func ObjectWithList[T any](p *Printer, head any, key string, rows iter.Seq2[T, error]) error {
+	object, err := EncodeJSON(head)
+	if err != nil {
+		return err
+	}
+	name, err := EncodeJSON(key)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	indented := p.Format == AsJSON
+	line := func(prefix string) string {
+		if indented {
+			return "\n" + prefix
+		}
+		return ""
+	}
+	put := func(data []byte, prefix string) error {
+		if !indented {
+			b.Write(data)
+			return nil
+		}
+		return json.Indent(&b, data, prefix, "  ")
+	}
+	if err := put(object, ""); err != nil {
+		return err
+	}
+	b.Truncate(len(bytes.TrimSuffix(b.Bytes(), []byte(line("")+"}"))))
+	colon := ":"
+	if indented {
+		colon = ": "
+	}
+	fmt.Fprintf(&b, ",%s%s%s[", line("  "), name, colon)
+	n := 0
+	for row, err := range rows {
+		if err != nil {
+			return err
+		}
+		data, err := EncodeJSON(row)
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			b.WriteString(",")
+		}
+		b.WriteString(line("    "))
+		if err := put(data, "    "); err != nil {
+			return err
+		}
+		if _, err := b.WriteTo(p.Out); err != nil {
+			return err
+		}
+		n++
+	}
+	if n > 0 {
+		b.WriteString(line("  "))
+	}
+	fmt.Fprintf(&b, "]%s}\n", line(""))
+	_, err = b.WriteTo(p.Out)
+	return err
 }
 
 // document writes v as indented JSON.
