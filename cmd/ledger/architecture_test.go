@@ -175,7 +175,7 @@ var importRules = map[string]importRule{
 		"domain", "events", "projections/calls", "projections/index", "projections/index/where", "runner/engine", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
 	}, []string{"github.com/spf13/cobra"}},
 	"cmd/ledger/views": {[]string{
-		"domain", "events", "projections/calls", "projections/catalog", "projections/index", "projections/staleness", "registry/outputs/remote", "runner/agents", "runner/engine", "cmd/ledger/fault", "cmd/ledger/query", "cmd/ledger/render", "cmd/ledger/stores",
+		"domain", "events", "projections/calls", "projections/catalog", "projections/conversation", "projections/index", "projections/staleness", "projections/timeline", "registry/outputs/remote", "runner/agents", "runner/engine", "cmd/ledger/fault", "cmd/ledger/query", "cmd/ledger/render", "cmd/ledger/stores",
 	}, []string{"github.com/aymanbagabas/go-udiff", "github.com/charmbracelet/x", "github.com/go-json-experiment/json"}},
 	"cmd/ledger":                    {[]string{"*"}, []string{"github.com/spf13/cobra", "github.com/charmbracelet/x", "github.com/go-json-experiment/json", "golang.org/x/term"}},
 	"projections/publish":           {[]string{"domain", "events", "projections"}, []string{"github.com/ThreeDotsLabs/watermill", "github.com/BurntSushi/toml", "github.com/cenkalti/backoff/v5", "golang.org/x/sync"}},

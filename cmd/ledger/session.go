@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/cmd/ledger/views"
@@ -34,18 +35,39 @@ func (a *app) sessionList() *cobra.Command {
 
 // sessionShow returns the command `ledger session show`.
 func (a *app) sessionShow() *cobra.Command {
-	var opts views.ShowOptions
+	var opts views.SessionOptions
 	cmd := &cobra.Command{
 		Use: "show [SESSION]", Short: "Show a session: prompts, turns, replies, and calls with their outcomes",
-		Example: "  ledger session show @last\n  ledger session show ses_…4K2P9Q\n  ledger session show 4K2P9Q -o json",
-		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.complete(query.SessionWords),
+		Long: `Show a session: each prompt, reply and call in order, each call with its input, its
+outcome, its time, who allowed or denied it, and the beginning of what the model read.
+With --full all texts are whole, and outputs that were too large for the model are read
+from where they are kept. With --as-model only the messages are shown, as the model read
+them: at the end of the session, or in the request of one turn. With --at the session is
+shown as it was after one of its events, or at a time.`,
+		Example: `  ledger session show @last
+  ledger session show 4K2P9Q -o json
+  ledger session show 4K2P9Q --full
+  ledger session show 4K2P9Q --as-model --turn trn_…9D0XW6
+  ledger session show 4K2P9Q --at 14:05
+  ledger session show 4K2P9Q --at evt_…AFAJS7`,
+		Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.complete(query.SessionWords),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, name := range []string{"at", "turn"} {
+				if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
+					return fault.Usage("--%s is empty: name what it takes, or leave it out", name)
+				}
+			}
 			return a.answer(cmd.Context(), func(s *stores.Store, r *index.Snapshot) error {
 				return views.ShowSession(cmd.Context(), a.Printer, s, r, query.OrLast(args), opts)
 			})
 		},
 	}
-	fullFlag(cmd, &opts.FullInputs)
+	flags := cmd.Flags()
+	flags.BoolVar(&opts.Full, "full", false, "show whole texts, inputs and outputs")
+	flags.BoolVar(&opts.AsModel, "as-model", false, "show the messages as the model read them")
+	flags.StringVar(&opts.Turn, "turn", "", "with --as-model: in the request of this turn")
+	flags.StringVar(&opts.At, "at", "", "as it was at this event, position or time")
+	must(cmd.RegisterFlagCompletionFunc("turn", a.complete(query.TurnWords)))
 	return cmd
 }
 

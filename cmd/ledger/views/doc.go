@@ -4,7 +4,7 @@
 // Each List and Show function does the work of one command: it reads a store, selects by a
 // filter, and prints rows or one page to a render.Printer, as a table for people or as
 // JSON. The filters and the options are structs whose fields the flags of the command set:
-// [CallFilter], [RegistryFilter], [ApprovalFilter], [ShowOptions], [Tail],
+// [CallFilter], [SessionOptions], [RegistryFilter], [ApprovalFilter], [ShowOptions], [Tail],
 // [OutputPage]. [TailEvents] also follows the log. [MainField] and [StreamName] are short
 // forms of an input and of a stream for the lines of other commands.
 //
@@ -15,6 +15,7 @@
 //   - No text that a model, a tool or an import wrote can control the terminal.
 //   - A row has at most the beginning of a long input unless the caller asks for full
 //     inputs, and says that it is shortened.
+//   - ShowSession holds one entry of a session and 1,000 rows, however long the session is.
 //   - A filter that names an unknown session, tool, agent, kind or stream is an error, and
 //     never an empty list.
 //
