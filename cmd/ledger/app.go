@@ -152,7 +152,7 @@ Exit codes:
   0    done
   1    failed
   2    usage: arguments that are not valid, or an id with several matches
-  3    verify found exceptions or differences, or store check damage
+  3    verify, replay or session diff found differences, or store check damage
   4    not found: no such store, session, turn, call or output
   5    conflict: the store is in use, or the log contradicts the command
   124  timeout

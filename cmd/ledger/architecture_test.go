@@ -56,6 +56,7 @@ var importRules = map[string]importRule{
 	"projections/projectionstest":  {[]string{"domain", "domain/lawtest", "events", "projections"}, nil},
 	"projections/openwork":         {[]string{"domain", "events", "projections"}, nil},
 	"projections/timeline":         {[]string{"domain", "events"}, nil},
+	"projections/comparison":       {[]string{"domain", "events", "projections/timeline"}, nil},
 	"projections/staleness":        {[]string{"domain", "events", "projections", "projections/catalog"}, nil},
 	"registry":                     {[]string{"domain", "events", "projections", "projections/catalog", "projections/staleness"}, nil},
 	"registry/registrytest":        {[]string{"domain", "domain/lawtest", "events", "events/eventstest", "projections", "projections/calls", "registry"}, nil},
@@ -171,6 +172,9 @@ var importRules = map[string]importRule{
 		"events", "events/embedded", "events/embedded/backup", "events/embedded/integrity", "events/embedded/storedir", "projections", "registry/outputs", "runner", "runner/engine", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
 	}, nil},
 	"cmd/ledger/statistics": {[]string{"domain", "events", "projections/index", "cmd/ledger/fault", "cmd/ledger/query", "cmd/ledger/render"}, []string{"github.com/BurntSushi/toml"}},
+	"cmd/ledger/sessiondiff": {[]string{
+		"domain", "events", "projections/calls", "projections/comparison", "projections/index", "projections/timeline", "cmd/ledger/fault", "cmd/ledger/query", "cmd/ledger/render", "cmd/ledger/stores",
+	}, []string{"github.com/aymanbagabas/go-udiff"}},
 	"cmd/ledger/query": {[]string{
 		"domain", "events", "projections/calls", "projections/index", "projections/index/where", "runner/engine", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
 	}, []string{"github.com/spf13/cobra"}},

@@ -89,6 +89,7 @@ var pipeCases = map[string][][]string{
 	"search":                        {{"the"}},
 	"serve":                         {{"--listen", "127.0.0.1:0"}},
 	"serve user":                    {{"name"}},
+	"session diff":                  {{"@last", "@last"}},
 	"session ls":                    {{}},
 	"session show":                  {{}},
 	"session tail":                  {{}, {"-f"}},

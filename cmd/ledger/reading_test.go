@@ -53,7 +53,7 @@ func digests(t *testing.T, store string) map[string]string {
 // readingCommands lists the commands that only read, with arguments. inStore replaces
 // @output.
 var readingCommands = []string{
-	"session ls", "session show @last", "session tail @last",
+	"session ls", "session show @last", "session diff @last @last", "session tail @last",
 	"turn ls", "turn show @last", "call ls", "call show @last", "permission ls", "file history go.mod", "search the", "stats",
 	"approval ls", "registry at now", "event ls", "event tail", "output @output",
 	"verify", "verify --outputs", "doctor", "store check", "store info",

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/query"
+	"github.com/settlement-ledger/ledger/cmd/ledger/sessiondiff"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/cmd/ledger/views"
 	"github.com/settlement-ledger/ledger/events"
@@ -12,10 +15,10 @@ import (
 )
 
 // sessionCommand returns the command group `ledger session`, whose subcommands are ls,
-// show, tail and fork.
+// show, diff, tail and fork.
 func (a *app) sessionCommand() *cobra.Command {
-	return a.group("session", "Sessions: list sessions, show one, follow one, fork one",
-		a.noWaitFlag(a.sessionList()), a.noWaitFlag(a.sessionShow()), a.noWaitFlag(a.sessionTail()), a.sessionFork())
+	return a.group("session", "Sessions: list sessions, show one, compare two, follow one, fork one",
+		a.noWaitFlag(a.sessionList()), a.noWaitFlag(a.sessionShow()), a.noWaitFlag(a.sessionDiff()), a.noWaitFlag(a.sessionTail()), a.sessionFork())
 }
 
 // sessionList returns the command `ledger session ls`.
@@ -68,6 +71,37 @@ shown as it was after one of its events, or at a time.`,
 	flags.StringVar(&opts.Turn, "turn", "", "with --as-model: in the request of this turn")
 	flags.StringVar(&opts.At, "at", "", "as it was at this event, position or time")
 	must(cmd.RegisterFlagCompletionFunc("turn", a.complete(query.TurnWords)))
+	return cmd
+}
+
+// sessionDiff returns the command `ledger session diff`.
+func (a *app) sessionDiff() *cobra.Command {
+	var opts sessiondiff.Options
+	cmd := &cobra.Command{
+		Use: "diff SESSION SESSION", Short: "Compare two sessions: prompts, replies, calls, inputs, outcomes, outputs, offers",
+		Long: `Compare two sessions. Their prompts and replies are aligned by content, and the calls
+of a reply by tool and input. IDs and times are not compared: a session and its replay are
+the same if the same happened in both. The summary comes first, then each difference.
+Exit 0: the sessions are the same; exit 3: they differ. --ignore leaves out classes of
+differences.`,
+		Example: `  ledger session diff 4K2P9Q 7XM2DA
+  ledger session diff 4K2P9Q @last --ignore tokens,models
+  ledger session diff 4K2P9Q @last -o json | jq '.differences[] | select(.class == "outcomes")'`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return fault.Usage("two sessions are needed: ledger session diff SESSION SESSION")
+			}
+			return nil
+		},
+		ValidArgsFunction: a.complete(query.SessionWords),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.answer(cmd.Context(), func(s *stores.Store, r *index.Snapshot) error {
+				return sessiondiff.Diff(cmd.Context(), a.Printer, s, r, args[0], args[1], opts)
+			})
+		},
+	}
+	cmd.Flags().StringSliceVar(&opts.Ignore, "ignore", nil, "classes of differences that do not count: "+strings.Join(sessiondiff.Words(), ", "))
+	must(cmd.RegisterFlagCompletionFunc("ignore", cobra.FixedCompletions(sessiondiff.Words(), cobra.ShellCompDirectiveNoFileComp)))
 	return cmd
 }
 

@@ -19,8 +19,8 @@ const (
 	ExitFailed = 1
 	// ExitUsage reports invalid arguments, or an ambiguous ID.
 	ExitUsage = 2
-	// ExitUnverified reports that ledger verify or ledger store check found
-	// exceptions or damage.
+	// ExitUnverified reports that ledger verify, ledger store check or ledger session diff found
+	// exceptions, damage or differences.
 	ExitUnverified = 3
 	// ExitNotFound reports an unknown store, session, turn, call or output.
 	ExitNotFound = 4
