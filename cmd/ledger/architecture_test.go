@@ -172,6 +172,9 @@ var importRules = map[string]importRule{
 		"events", "events/embedded", "events/embedded/backup", "events/embedded/integrity", "events/embedded/storedir", "projections", "registry/outputs", "runner", "runner/engine", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
 	}, nil},
 	"cmd/ledger/statistics": {[]string{"domain", "events", "projections/index", "cmd/ledger/fault", "cmd/ledger/query", "cmd/ledger/render"}, []string{"github.com/BurntSushi/toml"}},
+	"cmd/ledger/player": {[]string{
+		"domain", "events", "projections/calls", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/views",
+	}, []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x"}},
 	"cmd/ledger/sessiondiff": {[]string{
 		"domain", "events", "projections/calls", "projections/comparison", "projections/index", "projections/timeline", "cmd/ledger/fault", "cmd/ledger/query", "cmd/ledger/render", "cmd/ledger/stores",
 	}, []string{"github.com/aymanbagabas/go-udiff"}},

@@ -91,6 +91,7 @@ var pipeCases = map[string][][]string{
 	"serve user":                    {{"name"}},
 	"session diff":                  {{"@last", "@last"}},
 	"session ls":                    {{}},
+	"session play":                  nil, // needs a terminal
 	"session show":                  {{}},
 	"session tail":                  {{}, {"-f"}},
 	"sql":                           {{"SELECT * FROM sessions"}, {"SELECT * FROM sessions", "--csv"}},

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"strings"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/player"
 	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/sessiondiff"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
@@ -15,10 +17,10 @@ import (
 )
 
 // sessionCommand returns the command group `ledger session`, whose subcommands are ls,
-// show, diff, tail and fork.
+// show, diff, play, tail and fork.
 func (a *app) sessionCommand() *cobra.Command {
-	return a.group("session", "Sessions: list sessions, show one, compare two, follow one, fork one",
-		a.noWaitFlag(a.sessionList()), a.noWaitFlag(a.sessionShow()), a.noWaitFlag(a.sessionDiff()), a.noWaitFlag(a.sessionTail()), a.sessionFork())
+	return a.group("session", "Sessions: list sessions, show, compare, play, follow or fork one",
+		a.noWaitFlag(a.sessionList()), a.noWaitFlag(a.sessionShow()), a.noWaitFlag(a.sessionDiff()), a.noWaitFlag(a.sessionPlay()), a.noWaitFlag(a.sessionTail()), a.sessionFork())
 }
 
 // sessionList returns the command `ledger session ls`.
@@ -105,6 +107,42 @@ differences.`,
 	return cmd
 }
 
+// sessionPlay returns the command `ledger session play`.
+func (a *app) sessionPlay() *cobra.Command {
+	return &cobra.Command{
+		Use: "play [SESSION]", Short: "Play a session on a terminal, event by event, forwards and back",
+		Long: `Play a session on a terminal: one event at a time, with what it says. The space bar plays
+at the recorded pace and pauses, the arrows go one event forwards and back, + and - change
+the pace, g and G go to the first and the last event, / searches, n and N find the next
+and the last match before, q quits, and ? lists the keys. Pauses of more than two seconds
+are shortened. A session that is running is played as far as it is on record.`,
+		Example: "  ledger session play @last\n  ledger session play 4K2P9Q",
+		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.complete(query.SessionWords),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := player.Check(a.Printer, a.in, query.OrLast(args)); err != nil {
+				return err
+			}
+			return a.Read(cmd.Context(), func(s *stores.Store) error {
+				session, err := a.sessionIn(cmd.Context(), s, args)
+				if err != nil {
+					return err
+				}
+				return player.Play(cmd.Context(), a.Printer, a.in, s.Ledger, session)
+			})
+		},
+	}
+}
+
+// sessionIn returns the session that args name in an open store. It does not keep the index
+// open.
+func (a *app) sessionIn(ctx context.Context, s *stores.Store, args []string) (session calls.Session, err error) {
+	err = a.answerer().Answer(ctx, s, func(r *index.Snapshot) (err error) {
+		session, err = query.Session(r, query.OrLast(args))
+		return err
+	})
+	return session, err
+}
+
 // sessionTail returns the command `ledger session tail`, which prints the last events of
 // the session's stream.
 func (a *app) sessionTail() *cobra.Command {
@@ -115,11 +153,7 @@ func (a *app) sessionTail() *cobra.Command {
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.complete(query.SessionWords),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.Read(cmd.Context(), func(s *stores.Store) error {
-				var session calls.Session
-				err := a.answerer().Answer(cmd.Context(), s, func(r *index.Snapshot) (err error) {
-					session, err = query.Session(r, query.OrLast(args))
-					return err
-				})
+				session, err := a.sessionIn(cmd.Context(), s, args)
 				if err != nil {
 					return err
 				}

@@ -41,20 +41,27 @@ type terminalRun struct {
 func (r modelRun) onTerminal(args ...string) *terminalRun {
 	r.Helper()
 	args = append(append(args, r.format.flags...), "--base-url", r.server.URL(), "--workspace", r.workspace)
-	cmd := exec.CommandContext(r.Context(), commandPath(), append([]string{"--store", r.store}, args...)...)
-	cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+r.TempDir(), "TERM=xterm", "NO_COLOR=1", "COLUMNS=")
+	return onTerminal(r.T, append([]string{"--store", r.store}, args...)...)
+}
+
+// onTerminal starts a command on a terminal of 80 columns and 24 lines. The end of the test
+// kills it.
+func onTerminal(test *testing.T, args ...string) *terminalRun {
+	test.Helper()
+	cmd := exec.CommandContext(test.Context(), commandPath(), args...)
+	cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+test.TempDir(), "TERM=xterm", "NO_COLOR=1", "COLUMNS=")
 	master, device, err := pty.Open()
-	noError(r.T, err)
+	noError(test, err)
 	defer device.Close()
-	noError(r.T, pty.Setsize(master, &pty.Winsize{Rows: 24, Cols: 80}))
+	noError(test, pty.Setsize(master, &pty.Winsize{Rows: 24, Cols: 80}))
 	mode, err := unix.IoctlGetTermios(int(device.Fd()), unix.TCGETS)
-	noError(r.T, err)
+	noError(test, err)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = device, device, device
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	noError(r.T, cmd.Start())
-	t := &terminalRun{T: r.T, cmd: cmd, master: master, mode: *mode, closed: make(chan struct{})}
+	noError(test, cmd.Start())
+	t := &terminalRun{T: test, cmd: cmd, master: master, mode: *mode, closed: make(chan struct{})}
 	wake, waker, err := os.Pipe()
-	noError(r.T, err)
+	noError(test, err)
 	t.waker = waker
 	go func() {
 		defer close(t.closed)
@@ -64,7 +71,7 @@ func (r modelRun) onTerminal(args ...string) *terminalRun {
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // an error means that it has ended
 		_ = cmd.Wait()
-		noError(r.T, t.hangUp())
+		noError(test, t.hangUp())
 	})
 	return t
 }

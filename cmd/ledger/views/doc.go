@@ -5,7 +5,8 @@
 // filter, and prints rows or one page to a render.Printer, as a table for people or as
 // JSON. The filters and the options are structs whose fields the flags of the command set:
 // [CallFilter], [SessionOptions], [RegistryFilter], [ApprovalFilter], [ShowOptions], [Tail],
-// [OutputPage]. [TailEvents] also follows the log. [MainField] and [StreamName] are short
+// [OutputPage]. [TailEvents] also follows the log. [Texts], [Summary] and [KindLabel] are
+// the texts of an event. [MainField] and [StreamName] are short
 // forms of an input and of a stream for the lines of other commands.
 //
 // # Promises

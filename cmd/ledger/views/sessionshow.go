@@ -440,7 +440,7 @@ func (p *sessionPage) addTo(t *render.Table, h timelineEntry) {
 	at := elapsed(time.Time(h.Time).Sub(p.session.Opened))
 	c := h.Call
 	if c == nil {
-		t.Add(at, p.out.Styled(render.Bold, kindLabel(h.Kind)), nameOf(h), "", "", render.OneLine(summaryIn(h.event), render.TextWidth+20), "", "")
+		t.Add(at, p.out.Styled(render.Bold, KindLabel(h.Kind)), nameOf(h), "", "", render.OneLine(Summary(h.event), render.TextWidth+20), "", "")
 		return
 	}
 	t.Add(at, "  "+p.out.Outcome(c.Outcome), render.OneLine(c.Tool, 30), render.ShortCallID(c.Call), render.Took(c.detail.call), inputText(c.whole, false),
@@ -500,9 +500,9 @@ func decidersText(all []decider) string {
 	return strings.Join(texts, ", ")
 }
 
-// summaryIn returns the summary of an event for a timeline, in which the calls of a reply
+// Summary returns the summary of an event for a timeline, in which the calls of a reply
 // have rows of their own.
-func summaryIn(e events.Event) string {
+func Summary(e events.Event) string {
 	if reply, ok := e.(events.ReplyReceived); ok {
 		return replyText(reply)
 	}
@@ -522,8 +522,8 @@ var kindLabels = map[string]string{
 	"ApprovalSaved": "approval", "ApprovalRevoked": "approval revoked",
 }
 
-// kindLabel returns the label of a kind, or the kind if it has none.
-func kindLabel(kind string) string {
+// KindLabel returns the label of a kind, or the kind if it has none.
+func KindLabel(kind string) string {
 	return render.Printable(cmp.Or(kindLabels[kind], kind))
 }
 

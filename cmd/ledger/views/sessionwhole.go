@@ -128,12 +128,12 @@ func (p *sessionPage) printWhole(h timelineEntry) error {
 	if h.Call != nil {
 		return p.printWholeCall(at, h.Call)
 	}
-	head := p.out.Styled(render.Bold, kindLabel(h.Kind)) + " " + nameOf(h)
+	head := p.out.Styled(render.Bold, KindLabel(h.Kind)) + " " + nameOf(h)
 	p.out.Line("%s  %s", p.out.Styled(render.Dim, at), strings.TrimSpace(head))
 	for _, part := range wholeTexts(h.event) {
-		if text := strings.TrimRight(part.text, "\n"); text != "" {
-			if part.name != "" {
-				p.out.Line("  %s", p.out.Styled(render.Dim, part.name))
+		if text := strings.TrimRight(part.Text, "\n"); text != "" {
+			if part.Name != "" {
+				p.out.Line("  %s", p.out.Styled(render.Dim, part.Name))
 			}
 			p.out.Line("  %s", indented(render.Printable(text)))
 		}
@@ -142,32 +142,48 @@ func (p *sessionPage) printWhole(h timelineEntry) error {
 	return nil
 }
 
-// A namedText is one text of an event; the main one has no name.
-type namedText struct{ name, text string }
+// A NamedText is one text of an event; the main one has no name.
+type NamedText struct{ Name, Text string }
 
-// wholeTexts returns the texts of an event.
-func wholeTexts(e events.Event) []namedText {
+// Texts returns the whole texts of an event, those of its calls too.
+func Texts(e events.Event) []NamedText {
+	switch e := e.(type) {
+	case events.ReplyReceived:
+		return append(wholeTexts(e), NamedText{"calls", callsText(e.Calls)})
+	case events.CallsAdded:
+		return append(wholeTexts(e), NamedText{"calls", callsText(e.Calls)})
+	case events.CallStarted:
+		return append(wholeTexts(e), NamedText{"input that ran", render.Indented(e.Input)})
+	case events.PermissionRequested:
+		return append(wholeTexts(e), NamedText{"shown", e.Shown.Text})
+	}
+	return wholeTexts(e)
+}
+
+// wholeTexts returns the whole texts of an event in a timeline, whose calls have entries of
+// their own.
+func wholeTexts(e events.Event) []NamedText {
 	switch e := e.(type) {
 	case events.PromptAdmitted:
-		return []namedText{{"", e.Text}, {"media", contentText(e.Media)}}
+		return []NamedText{{"", e.Text}, {"media", contentText(e.Media)}}
 	case events.ReplyReceived:
-		return []namedText{{"thinking", e.Thinking}, {"", e.Text}}
+		return []NamedText{{"thinking", e.Thinking}, {"", e.Text}}
 	case events.ReplyRefused:
-		return []namedText{{"", e.Reason}, {"thinking", e.Thinking}, {"reply", e.Text}, {"its calls", callsText(e.Calls)}}
+		return []NamedText{{"", e.Reason}, {"thinking", e.Thinking}, {"reply", e.Text}, {"its calls", callsText(e.Calls)}}
 	case events.TextRecorded:
-		return []namedText{{"", e.Digest}, {"text", e.Text}}
+		return []NamedText{{"", e.Digest}, {"text", e.Text}}
 	case events.ContextAdded:
-		return []namedText{{"", e.Source}, {"text", e.Text}}
+		return []NamedText{{"", e.Source}, {"text", e.Text}}
 	case events.ContextCompacted:
-		return []namedText{{"", describeCompaction(e)}, {"summary", e.Summary}}
+		return []NamedText{{"", describeCompaction(e)}, {"summary", e.Summary}}
 	case events.CommandRan:
-		return []namedText{{"", strings.TrimSpace(e.By + " " + e.Name + " " + e.Outcome)}, {"command", e.Command}, {"output", e.Output}}
+		return []NamedText{{"", strings.TrimSpace(e.By + " " + e.Name + " " + e.Outcome)}, {"command", e.Command}, {"output", e.Output}}
 	case events.Unknown:
-		return []namedText{{"", describe(e)}, {"data", render.Indented(e.Data)}}
+		return []NamedText{{"", describe(e)}, {"data", render.Indented(e.Data)}}
 	case events.CallSettled:
-		return []namedText{{"", fmt.Sprintf("%s %s %s", e.Outcome, e.Tool, e.Call)}, {"result", resultText(e)}}
+		return []NamedText{{"", fmt.Sprintf("%s %s %s", e.Outcome, e.Tool, e.Call)}, {"result", resultText(e)}}
 	}
-	return []namedText{{"", describe(e)}}
+	return []NamedText{{"", describe(e)}}
 }
 
 // callsText returns the name, the ID and the input of each call.
