@@ -309,3 +309,69 @@ func TestPlacesAreBounded(t *testing.T) {
 		t.Errorf("the places of texts are %+v, want one", got)
 	}
 }
+
+// A reply that is recorded in parts is one reply, and the calls that a call adds are
+// compared.
+func TestAReplyIsComparedWithAllItsCalls(t *testing.T) {
+	t.Parallel()
+	reply := func(seed uint64, parts bool, added string) []events.Envelope {
+		w := newWriter(seed)
+		turn, m := w.log.Mint.Turn(), w.log.Mint.Message()
+		one, two := domain.Call{ID: "a", Name: "batch"}, domain.Call{ID: "b", Name: "read", Input: json.RawMessage(`{"n":1}`)}
+		if parts {
+			w.log.Add(w.stream, events.ReplyReceived{Turn: turn, Message: m, Text: "I ", Calls: []domain.Call{one}})
+			w.log.Add(w.stream, events.ReplyReceived{Turn: turn, Message: m, Text: "look.", Calls: []domain.Call{two}})
+		} else {
+			w.log.Add(w.stream, events.ReplyReceived{Turn: turn, Message: m, Text: "I look.", Calls: []domain.Call{one, two}})
+		}
+		w.log.Add(w.stream, events.CallsAdded{Message: m, Parent: "a", Calls: []domain.Call{{ID: "c", Name: "read", Input: json.RawMessage(added)}}})
+		for _, id := range []domain.CallID{"a", "b", "c"} {
+			w.log.Add(w.stream, events.CallSettled{Message: m, Call: id, Outcome: domain.Succeeded, Began: true})
+		}
+		return w.log.Envelopes()
+	}
+	if got, s := differences(t, reply(1, true, `{"n":2}`), reply(2, false, `{"n":2}`)); len(got) != 0 || s.A.Steps != 1 || s.A.Calls != 3 {
+		t.Errorf("the differences are %q, the steps %d; want none, and 1", got, s.A.Steps)
+	}
+	if got, _ := differences(t, reply(1, true, `{"n":2}`), reply(2, false, `{"n":3}`)); !slices.Equal(got, []string{`inputs changed read/n "2" → "3"`}) {
+		t.Errorf("the differences are %q, want an input of the added call", got)
+	}
+}
+
+// A call of another tool is another call, and large numbers are compared as written.
+func TestCallsAreAlignedByTool(t *testing.T) {
+	t.Parallel()
+	one := func(seed uint64, tool, input string) []events.Envelope {
+		w := newWriter(seed)
+		w.reply("", testCall{tool, input, "", domain.Succeeded})
+		return w.log.Envelopes()
+	}
+	got, _ := differences(t, one(1, "read", `{}`), one(2, "glob", `{}`))
+	if want := []string{`calls removed read "{}: succeeded" → ""`, `calls added glob "" → "{}: succeeded"`}; !slices.Equal(got, want) {
+		t.Errorf("the differences are %q, want %q", got, want)
+	}
+	got, _ = differences(t, one(1, "read", `{"n":12345678901234567890}`), one(2, "read", `{"n":12345678901234567891}`))
+	if want := []string{`inputs changed read/n "12345678901234567890" → "12345678901234567891"`}; !slices.Equal(got, want) {
+		t.Errorf("the differences are %q, want %q", got, want)
+	}
+}
+
+// An output outside the log is compared by its digest, and its reference, which has an ID,
+// is not.
+func TestKeptOutputsAreComparedByDigest(t *testing.T) {
+	t.Parallel()
+	one := func(seed uint64, sum string) []events.Envelope {
+		w := newWriter(seed)
+		m, ref := w.log.Mint.Message(), domain.NewRef(w.log.Mint.Event(), domain.TextChannel)
+		w.log.Add(w.stream, events.ReplyReceived{Message: m, Calls: []domain.Call{{ID: "a", Name: "bash"}}})
+		w.log.Add(w.stream, events.CallSettled{Message: m, Call: "a", Tool: "bash", Outcome: domain.Succeeded, Began: true,
+			Content: domain.Contents{domain.Text("the rest is at " + ref.String())}, Retained: []domain.Retained{{Ref: ref, Bytes: 9, SHA256: sum}}})
+		return w.log.Envelopes()
+	}
+	if got, _ := differences(t, one(1, "ab"), one(2, "ab")); len(got) != 0 {
+		t.Errorf("equal outputs differ: %q", got)
+	}
+	if got, _ := differences(t, one(1, "ab"), one(2, "cd")); len(got) != 1 || !strings.Contains(got[0], "sha256 cd") {
+		t.Errorf("other outputs differ by %q, want their digests", got)
+	}
+}

@@ -319,3 +319,21 @@ func TestPlayingNeedsATerminal(t *testing.T) {
 		t.Errorf("Check = %+v", f)
 	}
 }
+
+// Esc ends a search: its result, which comes later, changes nothing. Another event is shown
+// from its first line.
+func TestAnEndedSearchShowsNothing(t *testing.T) {
+	t.Parallel()
+	r := conversation(t)
+	m := r.player()
+	m.search = "FILE"
+	next, search := m.Update(tea.KeyPressMsg{Code: 'n', Text: "n"})
+	m = r.press(next.(Model), "esc", "down", "right")
+	if m.scroll != 0 || m.at != 2 {
+		t.Errorf("event %d is shown from line %d, want 2 and 0", m.at, m.scroll)
+	}
+	next, _ = m.Update(foundMsg{search: m.finds, at: 5})
+	if late := search(); next.(Model).at != 2 {
+		t.Errorf("a search that was ended shows event %d, %+v", next.(Model).at, late)
+	}
+}
