@@ -18,6 +18,7 @@ func (a *app) exportSession() *cobra.Command {
   html   one page with timeline, filter, search and diffs, which needs no network
   md     text with headings, in which nothing of the session is markup
   jsonl  one entry on each line, complete
+  atif   a trajectory with its subsessions, which ledger run --script replays
 
 Keys, tokens, passwords and home folders are hidden by the rules of docs/redaction.md,
 and the command says how many; --raw leaves them. Images are not changed. A session
@@ -37,7 +38,7 @@ interrupted goes on with those that are missing.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.Var(&c.Format, "format", "the format of the files: html, md or jsonl")
+	flags.Var(&c.Format, "format", "the format of the files: html, md, jsonl or atif")
 	flags.StringVar(&c.To, "to", "", "the file, or the folder if it is one or ends with a slash (default: the standard output)")
 	flags.BoolVar(&c.Full, "full", false, "whole texts in pages, instead of their first 16 KiB")
 	flags.BoolVar(&c.Raw, "raw", false, "leave keys, tokens, passwords, home folders and names")

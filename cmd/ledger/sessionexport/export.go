@@ -23,13 +23,14 @@ const (
 	HTML      Format = "html"  // one page that needs no network
 	Markdown  Format = "md"    // text with headings
 	JSONLines Format = "jsonl" // one entry per line, complete
+	ATIF      Format = "atif"  // Agent Trajectory Interchange Format 1.8
 )
 
 // Formats lists the formats.
-var Formats = []string{string(HTML), string(Markdown), string(JSONLines)}
+var Formats = []string{string(HTML), string(Markdown), string(JSONLines), string(ATIF)}
 
 // extensions are the ends of the names of files, by format.
-var extensions = map[Format]string{HTML: ".html", Markdown: ".md", JSONLines: ".jsonl"}
+var extensions = map[Format]string{HTML: ".html", Markdown: ".md", JSONLines: ".jsonl", ATIF: ".atif.json"}
 
 // String returns the value of the flag. With Type and Set it implements pflag.Value.
 func (f *Format) String() string { return string(*f) }
@@ -75,6 +76,8 @@ func Write(ctx context.Context, to io.Writer, from Source, s calls.Session, opts
 		err = e.writeMarkdown(out, s)
 	case JSONLines:
 		err = e.writeLines(out, s)
+	case ATIF:
+		err = e.writeATIF(out, s)
 	default:
 		err = fmt.Errorf("format %q is not %s", opts.Format, strings.Join(Formats, ", "))
 	}
