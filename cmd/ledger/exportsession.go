@@ -19,6 +19,7 @@ func (a *app) exportSession() *cobra.Command {
   md     text with headings, in which nothing of the session is markup
   jsonl  one entry on each line, complete
   atif   a trajectory with its subsessions, which ledger run --script replays
+  otlp   spans of OpenTelemetry as JSON, by its conventions for generative AI
 
 Keys, tokens, passwords and home folders are hidden by the rules of docs/redaction.md,
 and the command says how many; --raw leaves them. Images are not changed. A session
@@ -38,9 +39,9 @@ interrupted goes on with those that are missing.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.Var(&c.Format, "format", "the format of the files: html, md, jsonl or atif")
+	flags.Var(&c.Format, "format", "the format of the files: html, md, jsonl, atif or otlp")
 	flags.StringVar(&c.To, "to", "", "the file, or the folder if it is one or ends with a slash (default: the standard output)")
-	flags.BoolVar(&c.Full, "full", false, "whole texts in pages, instead of their first 16 KiB")
+	flags.BoolVar(&c.Full, "full", false, "whole texts in html and md, not their first 16 KiB; in otlp, the inputs and results of calls")
 	flags.BoolVar(&c.Raw, "raw", false, "leave keys, tokens, passwords, home folders and names")
 	flags.StringVar(&c.Agent, "agent", "", "only sessions of this agent")
 	c.When.AddFlags(cmd, "sessions with an event")

@@ -24,13 +24,14 @@ const (
 	Markdown  Format = "md"    // text with headings
 	JSONLines Format = "jsonl" // one entry per line, complete
 	ATIF      Format = "atif"  // Agent Trajectory Interchange Format 1.8
+	OTLP      Format = "otlp"  // traces of OpenTelemetry as JSON
 )
 
 // Formats lists the formats.
-var Formats = []string{string(HTML), string(Markdown), string(JSONLines), string(ATIF)}
+var Formats = []string{string(HTML), string(Markdown), string(JSONLines), string(ATIF), string(OTLP)}
 
 // extensions are the ends of the names of files, by format.
-var extensions = map[Format]string{HTML: ".html", Markdown: ".md", JSONLines: ".jsonl", ATIF: ".atif.json"}
+var extensions = map[Format]string{HTML: ".html", Markdown: ".md", JSONLines: ".jsonl", ATIF: ".atif.json", OTLP: ".otlp.json"}
 
 // String returns the value of the flag. With Type and Set it implements pflag.Value.
 func (f *Format) String() string { return string(*f) }
@@ -78,6 +79,8 @@ func Write(ctx context.Context, to io.Writer, from Source, s calls.Session, opts
 		err = e.writeLines(out, s)
 	case ATIF:
 		err = e.writeATIF(out, s)
+	case OTLP:
+		err = e.writeOTLP(out, s)
 	default:
 		err = fmt.Errorf("format %q is not %s", opts.Format, strings.Join(Formats, ", "))
 	}
