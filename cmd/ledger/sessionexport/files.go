@@ -47,13 +47,21 @@ type written struct {
 // writeFile writes a file so that its name appears when it is complete and durable. It
 // writes under a temporary name in the same folder, .NAME.*.part, which it removes if it
 // fails; a process that is killed leaves it to the next export of the file, which removes
-// it. A file of that name is replaced.
+// it. A file of that name, or behind a link of that name, is replaced. A pipe or a device is
+// written to.
 func writeFile(path string, write func(io.Writer) error) (done written, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("write %s: %w", path, err)
 		}
 	}()
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return writeDevice(path, write)
+	} else if err == nil {
+		if path, err = filepath.EvalSymlinks(path); err != nil {
+			return written{}, err
+		}
+	}
 	dir, base := filepath.Split(path)
 	leftover, err := filepath.Glob(globEscape(dir+"."+base) + ".*.part")
 	if err != nil {
@@ -86,6 +94,18 @@ func writeFile(path string, write func(io.Writer) error) (done written, err erro
 		return written{}, err
 	}
 	return written{counted.bytes, hex.EncodeToString(digest.Sum(nil))}, syncFolder(filepath.Dir(path))
+}
+
+// writeDevice writes to a pipe or a device, which a file must not replace.
+func writeDevice(path string, write func(io.Writer) error) (written, error) {
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return written{}, err
+	}
+	digest := sha256.New()
+	counted := &counter{to: io.MultiWriter(file, digest)}
+	err = errors.Join(write(counted), file.Close())
+	return written{counted.bytes, hex.EncodeToString(digest.Sum(nil))}, err
 }
 
 // globEscape returns a pattern that matches a path only.

@@ -84,6 +84,9 @@ func Run(ctx context.Context, out *render.Printer, s *stores.Store, r *index.Sna
 		err = run.toFile(ctx, c.To, selected[0])
 	}
 	run.bar.End()
+	if err != nil && len(run.rows) == 0 {
+		return err
+	}
 	return errors.Join(err, run.report())
 }
 
