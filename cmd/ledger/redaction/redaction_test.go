@@ -104,6 +104,7 @@ var harmless = []string{
 	"token = parser.next()", `HOOKS_STORAGE_KEY = "hooks"`, "password: string;", "func f(token string) error", "max_tokens=4096", `"tokens": 1234567`, `{"token":12345678}`, "API_KEY=$API_KEY", "API_KEY=${API_KEY}",
 	"PASSWORD=<your password>", `"password": "********"`, "Bearer authentication is a basic scheme", "tokenizer=abc123456", "https://example.org:8080/a@b", "key=value1234567",
 	"-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----", "eyJhbGciOiJIUzI1NiJ9", "SG.short", "git@github.com:ada/x.git", "ses_01JD8Z2N6M3W5Y7K9Q1T4P2QRS", "toolu_01A2b3C4d5E6f7G8h9J0k1L2",
+	`{"x":"a\npm_` + run(36) + `"}`, // a line end before pm_
 	`{"cmd":"the password: "},{"x":"the token: ","y":1}`, `["secret: "  ,"b"]`, `{"a":"my 'token': "},{"b":"c"}`,
 }
 
@@ -242,6 +243,41 @@ func TestAWriterWritesTheTextInPieces(t *testing.T) {
 				if want := redaction.New().Text(text); got.String() != want {
 					t.Fatalf("%s in pieces of %d differs from Text at %d", p.rule, step, prefix(got.String(), want))
 				}
+			}
+		}
+	}
+}
+
+// A Writer finds secrets wherever it cuts the text: in the secret, in the name before it, and
+// behind its beginning.
+func TestAWriterCutsNoSecret(t *testing.T) {
+	t.Parallel()
+	const piece = 1 << 10
+	filler := strings.Repeat("a line of text that fills the buffer of the writer\n", 3000)
+	for _, p := range planted {
+		if p.rule != "assigned-secret" && p.rule != "private-key" && p.rule != "url-password" && p.rule != "github-token" {
+			continue
+		}
+		whole := p.before + p.secret + p.after
+		for k := range len(whole) + 1 {
+			// The Writer gets 128 KiB before it writes the first 64 KiB.
+			cut := []int{64 << 10, 128 << 10}[k%2]
+			if k%9 > 1 {
+				continue
+			}
+			text := filler[:cut-k] + whole + filler[:80<<10]
+			var got bytes.Buffer
+			w := redaction.New().Writer(&got)
+			for rest := text; rest != ""; rest = rest[min(piece, len(rest)):] {
+				if _, err := w.Write([]byte(rest[:min(piece, len(rest))])); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if want := redaction.New().Text(text); got.String() != want {
+				t.Fatalf("%s cut at %d of %q differs from Text", p.rule, k, whole)
 			}
 		}
 	}

@@ -106,6 +106,25 @@ func TestEachTurnHasASpan(t *testing.T) {
 	}
 }
 
+// A turn without a usable reply has a span that failed, with the failed requests.
+func TestTurnsWithoutAReplyAreFailedSpans(t *testing.T) {
+	t.Parallel()
+	l := projectionstest.NewLog(1)
+	id, refused, silent := l.Mint.Session(), l.Mint.Turn(), l.Mint.Turn()
+	s := events.SessionStream(id)
+	l.Add(s, events.SessionOpened{Session: id, Agent: "a", Origin: events.Origin{Kind: events.RunHere}})
+	l.Add(s, events.TurnMaterialized{Turn: refused, Message: l.Mint.Message(), Agent: "a"})
+	l.Add(s, events.ReplyRefused{Turn: refused, Reason: "no JSON"})
+	l.Add(s, events.TurnMaterialized{Turn: silent, Message: l.Mint.Message(), Agent: "a"})
+	last := l.Add(s, events.ProviderFailed{Turn: silent, Detail: "busy", Status: 529})
+	from, sessions := source(t, l.Envelopes())
+	all := spans(t, export1(t, from, sessions[0], Options{Format: OTLP}))
+	if len(all) != 3 || attribute(all[0], "error.type") != "reply_refused" || all[0].Status.Message != "no JSON" || attribute(all[1], "error.type") != "no_reply" ||
+		len(all[1].Events) != 1 || all[1].EndTimeUnixNano != uint64(last.Time.UnixNano()) {
+		t.Errorf("the spans are %v", all)
+	}
+}
+
 // A permission is two events of the span of its call, and a subsession links to the call
 // that started it.
 func TestSpansHaveDecisionsAndLinks(t *testing.T) {
