@@ -20,6 +20,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -206,6 +207,9 @@ func TestAnExportMakesAnEqualStore(t *testing.T) {
 		path := filepath.Join(t.TempDir(), name)
 		out, err := export(t, from, path, resumable.Options{})
 		noError(t, err)
+		if text, err := os.ReadFile(path); err != nil || i == 0 && !utf8.Valid(text) {
+			t.Errorf("the file is not UTF-8, %v", err)
+		}
 		if out.Outputs != 4 || out.Missing == 0 || out.Records < 150 || out.Continued != 0 {
 			t.Errorf("export = %+v", out)
 		}
@@ -317,10 +321,37 @@ func TestADamagedFileIsRefusedAtItsLine(t *testing.T) {
 		}
 		try("a line twice", at, "altered", join(lines[:n], lines[n-1:n], lines[n:]))
 	}
+	// Lines whose sums hold again, without the records of one.
+	var sealed []byte
+	var again chain
+	for n, l := range lines {
+		if n != 3 {
+			sealed = append(sealed, again.seal(slices.Clone(l[:len(l)-len(beforeSum)-sumDigits-len(afterSum)-1]))...)
+		}
+	}
+	if _, err := importFile(t, filepath.Join(t.TempDir(), "to"), writeFile(t, sealed)); faultCode(err) != "altered" && faultCode(err) != "conflict" {
+		t.Errorf("a file without a record and with new sums = %v, want altered or a conflict", err)
+	}
+	sealed, again = nil, chain{}
+	for _, l := range lines {
+		l = bytes.Replace(l, []byte(`"output_bytes":`), []byte(`"output_bytes":1`), 1)
+		sealed = append(sealed, again.seal(slices.Clone(l[:len(l)-len(beforeSum)-sumDigits-len(afterSum)-1]))...)
+	}
+	if _, err := importFile(t, filepath.Join(t.TempDir(), "to"), writeFile(t, sealed)); faultCode(err) != "altered" || !strings.Contains(err.Error(), fmt.Sprintf("line %d says", len(lines))) {
+		t.Errorf("a file with another last line and new sums = %v, want altered", err)
+	}
 	try("a line behind the end", len(lines)+1, "altered", append(slices.Clone(whole), lines[1]...))
 	try("a newer version", 1, "newer_format", bytes.Replace(whole, []byte(`"version":1`), []byte(`"version":2`), 1))
 	try("another format", 1, "usage", []byte("{\"a\":1}\n"))
 	try("no line", 1, "cut_off", []byte("{"))
+}
+
+// writeFile writes a file with a text and returns its path.
+func writeFile(t testing.TB, text []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s.jsonl")
+	noError(t, os.WriteFile(path, text, 0o600))
+	return path
 }
 
 // A compressed file that is cut off is reported as such.
@@ -385,6 +416,51 @@ func (c *cutSink) Checkpoint(state any) error {
 	return c.File.Checkpoint(state)
 }
 
+// A growingSink appends a record to the log at each checkpoint.
+type growingSink struct {
+	*resumable.File
+	grow func()
+}
+
+// Checkpoint implements resumable.Sink.
+func (g *growingSink) Checkpoint(state any) error {
+	g.grow()
+	return g.File.Checkpoint(state)
+}
+
+// An export of a log that grows meanwhile has the records up to its end at the beginning.
+func TestAnExportOfALogThatGrowsIsOfOneMoment(t *testing.T) {
+	t.Parallel()
+	dir := newStore(t, 12, 100)
+	want, err := export(t, dir, filepath.Join(t.TempDir(), "before.jsonl"), resumable.Options{})
+	noError(t, err)
+	s, err := newOpener(t, dir).OpenFolder(t.Context(), dir, storedir.Owner{})
+	noError(t, err)
+	defer func() { noError(t, s.Close()) }()
+	memory, err := spill.Open()
+	noError(t, err)
+	defer func() { noError(t, memory.Close()) }()
+	p, _ := newPrinter()
+	e := newExporter(s, memory)
+	e.segment, e.progress = 50_000, p.Progress()
+	e.head, err = headingOf(t.Context(), s)
+	noError(t, err)
+	path, grown := filepath.Join(t.TempDir(), "s.jsonl"), 0
+	f, err := resumable.Open(path, contentOf(e.head), resumable.Options{})
+	noError(t, err)
+	noError(t, e.resume(t.Context(), f))
+	e.to = &growingSink{f, func() {
+		r := events.Record{ID: s.Ledger.Mint().Event(), Kind: "Grown", Version: 1, Time: s.Ledger.Now(), Data: []byte("{}")}
+		noError(t, s.Log.Append(t.Context(), "grown-1", events.Revision(grown), r))
+		grown++
+	}}
+	noError(t, errors.Join(e.run(t.Context()), f.Close()))
+	in, err := importFile(t, filepath.Join(t.TempDir(), "to"), path)
+	if err != nil || grown < 3 || in.Records != want.Records || in.Digest != want.Digest {
+		t.Errorf("export while %d records were appended = %+v, %v, want the %d records before", grown, in, err, want.Records)
+	}
+}
+
 // exportSegments exports a store with small segments until it has made a number of
 // checkpoints. It returns the number of records that an earlier run had written, and the
 // checkpoints that are left.
@@ -442,7 +518,13 @@ func TestAnExportGoesOnFromEveryCheckpoint(t *testing.T) {
 			if _, _, err := exportSegments(t, from, path, n); !errors.Is(err, errCut) {
 				t.Fatal(err)
 			}
-			if n == step {
+			if n == step { // a store with other records, and one that has the first of them only
+				other := filepath.Join(t.TempDir(), "other")
+				copyRecords(t, from, other, 3)
+				appendMore(t, other, 300)
+				if _, _, err := exportSegments(t, other, path, 1000); !errors.Is(err, resumable.ErrOtherContent) {
+					t.Errorf("continued from a store with other records: %v, want ErrOtherContent", err)
+				}
 				if _, _, err := exportSegments(t, newStore(t, 8, 10), path, 1000); !errors.Is(err, resumable.ErrOtherContent) {
 					t.Errorf("continued from another store: %v, want ErrOtherContent", err)
 				}
@@ -523,4 +605,33 @@ func TestTheStandardStreamsHaveTheFile(t *testing.T) {
 	p, _ = newPrinter()
 	noError(t, Import(context.WithoutCancel(t.Context()), Config{p, newOpener(t, to), &compressed}, "-"))
 	equalStores(t, to, from)
+}
+
+// The line of a record has the record, whatever its bytes are.
+func FuzzALineHasItsRecord(f *testing.F) {
+	for i, doc := range oddDocuments {
+		f.Add("session-1", "Kind", []byte(doc), []byte(oddDocuments[len(oddDocuments)-1-i]), int64(i)*1e15, uint16(i+1))
+	}
+	f.Add("odd\xfe-\u2028", "\"\xff", []byte("{}"), []byte(nil), int64(-62135596800000000), uint16(1))
+	id := domain.NewMint(time.Now, rand.Reader).Event()
+	f.Fuzz(func(t *testing.T, stream, kind string, data, metadata []byte, us int64, version uint16) {
+		const year10000, year0 = 253402300800000000, -62167219200000000
+		e := events.Entry{Stream: events.Stream(stream), Revision: 7, Record: events.Record{ID: id, Kind: kind, Version: int(version), Time: time.UnixMicro(us).UTC(), Data: data, Metadata: metadata}}
+		if e.Valid() != nil || stream == "" || us > 10*year10000 || us < 10*year0 {
+			return
+		}
+		var sums, check chain
+		text := bytes.TrimSuffix(sums.seal(appendRecord(nil, e)), []byte("\n"))
+		if bytes.ContainsAny(text, "\n\r") || !utf8.Valid(text) || !check.check(text) {
+			t.Fatalf("the line is %q", text)
+		}
+		var l line
+		if err := json.Unmarshal(text, &l); err != nil {
+			t.Fatalf("%v: %q", err, text)
+		}
+		got, ok, err := l.record()
+		if err != nil || !ok || got.Stream != e.Stream || got.Revision != e.Revision || got.ID != e.ID || got.Kind != e.Kind || got.Version != e.Version || !got.Time.Equal(e.Time) || !bytes.Equal(got.Data, e.Data) || !bytes.Equal(got.Metadata, e.Metadata) {
+			t.Fatalf("the record is %+v, %v, want %+v of %q", got, err, e, text)
+		}
+	})
 }
