@@ -70,6 +70,7 @@ var mappings = []Mapping{
 	{outputs.ErrDamaged, ExitFailed, "damaged", "ledger verify lists all damage", "ledger verify"},
 	{domain.ErrBadRef, ExitUsage, "usage", "write a reference as ledger call show prints it: output://SETTLEMENT/CHANNEL", ""},
 	{resumable.ErrExists, ExitConflict, "exists", "--overwrite replaces it; or name another file with --to", ""},
+	{resumable.ErrNotAFile, ExitUsage, "usage", "name a file with --to, or - for the standard output", ""},
 	{resumable.ErrOtherContent, ExitConflict, "other_partial", "--restart removes the partial file and begins anew; or name another file with --to", ""},
 	{resumable.ErrAltered, ExitConflict, "altered_partial", "--restart removes the partial file and begins anew", ""},
 	{resumable.ErrInUse, ExitConflict, "file_in_use", "wait until that process is done, or name another file with --to", ""},

@@ -30,7 +30,7 @@
 //
 // # Errors
 //
-// [ErrExists]: PATH is there already. [ErrOtherContent], [ErrAltered]: the partial file
+// [ErrExists]: PATH is there already. [ErrNotAFile]: it is something else. [ErrOtherContent], [ErrAltered]: the partial file
 // cannot be continued. [ErrInUse]: another process writes it. [ErrNoSpace]: the disk is full.
 // Other errors come from the file system, with the path.
 package resumable

@@ -20,6 +20,8 @@ import (
 var (
 	// ErrExists reports that the path is there already.
 	ErrExists = errors.New("the file exists")
+	// ErrNotAFile reports that the path is a folder, a link or a device, which Finish would replace.
+	ErrNotAFile = errors.New("the path is not that of a file")
 	// ErrOtherContent reports a partial file of other content.
 	ErrOtherContent = errors.New("partial file is of another export")
 	// ErrAltered reports a partial file whose bytes are not those that were written.
@@ -89,7 +91,12 @@ type File struct {
 // Open opens the file at a path to write content, which it identifies by its JSON. If there is
 // a partial file of the same content, Open continues after its last checkpoint.
 func Open(path string, content any, o Options) (*File, error) {
-	if _, err := os.Lstat(path); err == nil && !o.Overwrite {
+	if path == "" {
+		return nil, fmt.Errorf("%w: its path is empty", ErrNotAFile)
+	}
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: %w: %s", path, ErrNotAFile, info.Mode())
+	} else if err == nil && !o.Overwrite {
 		return nil, fmt.Errorf("%s: %w", path, ErrExists)
 	}
 	identity, err := json.Marshal(content)

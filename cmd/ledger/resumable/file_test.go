@@ -223,6 +223,22 @@ func TestOneWriterReplacesAFileOnRequest(t *testing.T) {
 	}
 }
 
+// A folder, a link and a device are never replaced.
+func TestOnlyAFileIsReplaced(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink("/dev/null", link); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"", dir, link, "/dev/null"} {
+		if _, err := Open(path, content{"all"}, Options{Overwrite: true}); !errors.Is(err, ErrNotAFile) {
+			t.Errorf("Open of %q = %v, want ErrNotAFile", path, err)
+		}
+	}
+	noFile(t, link+partialSuffix, dir+partialSuffix)
+}
+
 // A Stream writes the bytes of a File.
 func TestAStreamHasTheBytesOfAFile(t *testing.T) {
 	t.Parallel()
