@@ -22,6 +22,8 @@ const (
 	SettingGitBranch      = "git_branch"      // of the working directory
 	SettingProgramVersion = "program_version" // of the program that runs the agent
 	SettingContinues      = "continues"       // the previous session, as the imported file names it
+	SettingSandbox        = "sandbox"         // the restrictions under which the program runs tools, as the imported file names them
+	SettingReverted       = "reverted"        // the message from which on a person took the session back
 )
 
 // SessionSpawned records the session, and the call in it, that started this

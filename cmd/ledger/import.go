@@ -9,7 +9,7 @@ import (
 // importCommand returns the command group `ledger import`, which has a subcommand for
 // each format.
 func (a *app) importCommand() *cobra.Command {
-	return a.group("import", "Import: read the session files of other agents, and exports of stores", a.importClaude(), a.importJSONLines())
+	return a.group("import", "Import: read the session files of other agents, and exports of stores", a.importClaude(), a.importCodex(), a.importJSONLines())
 }
 
 // importClaude returns the command `ledger import claude-code`.
@@ -30,14 +30,47 @@ it, in whichever order the files are imported. A sub-agent that is both in its o
 file and in the progress of that call is one session.`,
 		Example: "  ledger import claude-code session.jsonl\n  ledger import claude-code ~/.claude/projects\n" +
 			"  ledger import claude-code -o json ~/.claude/projects/*/*.jsonl ~/.claude/projects/*/*/subagents/*.jsonl\n  zcat old.jsonl.gz | ledger import claude-code -",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return fault.Usage("no file is named: ledger import claude-code FILE|FOLDER...")
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return importer.Run(cmd.Context(), importer.Config{Printer: a.Printer, Opener: a.Opener, Input: a.in}, args)
-		},
+		Args: importArgs("claude-code"),
+		RunE: a.runImport("claude-code"),
+	}
+}
+
+// importCodex returns the command `ledger import codex`.
+func (a *app) importCodex() *cobra.Command {
+	return &cobra.Command{
+		Use: "codex FILE|FOLDER...", Short: "Read session files of Codex as sessions",
+		Long: `Import session files of Codex (rollout-*.jsonl) as sessions: prompts, replies, calls
+with their outcomes, approval and sandbox policies, and interruptions, with the times
+of the file. Offers are recorded as observed, by tool name only. A file that was
+imported before adds only its new records. FILE - is the standard input.
+
+Of a FOLDER, such as ~/.codex/sessions, the command reads all files *.jsonl in it and
+in the folders below. It lists and skips files of other formats there.
+
+A sub-agent is a session of its own, linked to the session and the call that started
+it, in whichever order the files are imported. A history that a fork or a sub-agent
+repeats from another session is not imported again: import the file of that session.`,
+		Example: "  ledger import codex rollout.jsonl\n  ledger import codex ~/.codex/sessions ~/.codex/archived_sessions\n" +
+			"  ledger import codex -o json ~/.codex/sessions",
+		Args: importArgs("codex"),
+		RunE: a.runImport("codex"),
+	}
+}
+
+// importArgs returns the check of the arguments of an import of a format: at least one
+// file.
+func importArgs(format string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return fault.Usage("no file is named: ledger import %s FILE|FOLDER...", format)
+		}
+		return nil
+	}
+}
+
+// runImport returns the function that imports the named files of a format.
+func (a *app) runImport(format string) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		return importer.Run(cmd.Context(), importer.Config{Printer: a.Printer, Opener: a.Opener, Input: a.in, Format: format}, args)
 	}
 }

@@ -363,7 +363,7 @@ func TestForeignFormatIsNamedInTheError(t *testing.T) {
 		"{\n  \"schema_version\": \"ATIF-v1.2\",\n  \"steps\": []\n}\n":     "ATIF",
 		`{"type":"tool","tool":"bash","callID":"1","sessionID":"x"}`:        "opencode",
 		`{"type":"user","message":{"role":"user","parts":[{"text":"hi"}]}}`: "Gemini",
-		"SQLite format 3\x00": "database",
+		"SQLite format 3\x00": "opencode",
 	} {
 		_, err := transcripts.ReadClaudeCode("x", strings.NewReader(data))
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "formats that are known: claude-code") {

@@ -16,15 +16,23 @@ import (
 
 // The errors of this package. Match them with errors.Is.
 var (
-	// ErrForeign: the file has lines, and no line is a record of the format.
-	ErrForeign = errors.New("not a session file of Claude Code")
+	// ErrForeign: the file has contents, and no record of it is of the format.
+	ErrForeign = errors.New("not a session file of this format")
 	// ErrContradicted: a record of the file has another content than the event that
 	// an earlier import recorded for it.
 	ErrContradicted = errors.New("file contradicts the events on record")
 )
 
-// claudeCode is the name of the format in the origin of a session.
-const claudeCode = "claude-code"
+// The formats, by the name that the origin of an imported session has.
+const (
+	claudeCode = "claude-code"
+	codex      = "codex"
+	opencode   = "opencode"
+	atif       = "atif"
+)
+
+// Formats returns the names of the formats that this package reads.
+func Formats() []string { return []string{claudeCode, codex, opencode, atif} }
 
 // A Report counts the contents of a file, including its sub-agents. Calls is the
 // number of settled calls plus Open. Its JSON is an output of the command.
@@ -32,8 +40,14 @@ type Report struct {
 	File string `json:"file"`
 	// Session is zero if the file has no record of the format.
 	Session domain.SessionID `json:"session"`
-	// Records counts the lines that are whole JSON values.
+	// Records counts the lines that are whole JSON values, or in a document or a
+	// database the messages or steps.
 	Records int `json:"records"`
+	// Sessions counts the sessions that the file begins or continues, and Prompts the
+	// prompts of a person in them. A prompt that started a sub-agent does not count.
+	// Prompts is nil if the file cannot show them.
+	Sessions int  `json:"sessions"`
+	Prompts  *int `json:"prompts"`
 	// Calls counts the distinct calls, by reply and call ID.
 	Calls int `json:"calls"`
 	// Results counts all results, with late results and results without a call.
@@ -42,8 +56,17 @@ type Report struct {
 	// call.
 	Open          int `json:"open"`
 	OrphanResults int `json:"orphan_results"`
-	// Errors counts the results that the format marks as errors.
-	Errors int `json:"errors"`
+	// Errors counts the results that the format marks as errors, and ErrorsText the
+	// other results whose text gives an exit status that is not 0.
+	Errors     int `json:"errors"`
+	ErrorsText int `json:"errors_text"`
+	// ResultsWithoutID counts the results that name no call. Results does not count
+	// them, and they belong to the calls of their step, in order.
+	ResultsWithoutID int `json:"results_without_id"`
+	// Interrupted counts the turns that were broken off; nil: the file cannot show
+	// them. SubagentCalls counts the calls that start another agent.
+	Interrupted   *int `json:"interrupted"`
+	SubagentCalls int  `json:"subagent_calls"`
 	// RefusedLines are the lines of which a part was not imported, and Cut the texts
 	// that were cut to a limit. Neither is nil or longer than 10,000.
 	RefusedLines []RefusedLine `json:"refused_lines"`
@@ -87,23 +110,27 @@ func (t *Transcript) Sessions() []domain.SessionID {
 // or ends within its first record gives an empty transcript. Other faults of the file
 // are in the report.
 func ReadClaudeCode(name string, r io.Reader) (*Transcript, error) {
-	return readLines(name, newLineScanner(r, maxLine))
+	f := newSessionFile(name, claudeCode)
+	return readLines(f, newLineScanner(r, maxLine), f.readClaudeLine)
 }
 
-// readLines reads every line of source into a transcript. An error of the reader
-// names the last line that was read.
-func readLines(name string, source *lineScanner) (*Transcript, error) {
-	f := newSessionFile(name)
+// readLines decodes every JSON object of source into an R, passes it to the function
+// record, and returns the transcript. An error of the reader names the last line that
+// was read.
+func readLines[R any](f *sessionFile, source *lineScanner, record func(r R, document []byte)) (*Transcript, error) {
 	for {
 		next, err := source.next()
 		if errors.Is(err, io.EOF) {
 			return f.finish()
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read %s after line %d: %w", name, f.line, err)
+			return nil, fmt.Errorf("read %s after line %d: %w", f.report.File, f.line, err)
 		}
 		f.line++
-		f.readLine(next, source.limit)
+		var r R
+		if document, ok := f.decodeLine(next, source.limit, &r); ok {
+			record(r, document)
+		}
 	}
 }
 
@@ -114,8 +141,12 @@ func readLines(name string, source *lineScanner) (*Transcript, error) {
 // until that line is read. Replies grow until the end of the file. Therefore drafts
 // makes the events from the steps of each session after the whole file was read.
 type sessionFile struct {
+	// format is the name of the format, one of Formats.
+	format string
 	report Report
-	line   int
+	// line is the number of the current line, or of the current message or step of a
+	// document.
+	line int
 	// recognized reports that a record of the format was read.
 	recognized bool
 	// foreign describes the first line that is not of the format, for ErrForeign.
@@ -143,6 +174,9 @@ type sessionFile struct {
 	// the order in which they began.
 	sessions map[sessionKey]*fileSession
 	order    []*fileSession
+	// named has the sessions by the name that the importer gives them, see
+	// sessionName.
+	named map[string]*fileSession
 	// main is the last session that is not a sub-agent's.
 	main *fileSession
 	// pending has the changes to make when their session begins. pendingKinds has the
@@ -162,9 +196,10 @@ type sessionFile struct {
 }
 
 // newSessionFile returns the state before the first line.
-func newSessionFile(name string) *sessionFile {
+func newSessionFile(name, format string) *sessionFile {
 	return &sessionFile{
-		report:  Report{File: name, RefusedLines: []RefusedLine{}, Cut: []RefusedLine{}, Ignored: map[string]int{}},
+		format: format, named: map[string]*fileSession{},
+		report:  Report{File: name, Prompts: new(int), Interrupted: new(int), RefusedLines: []RefusedLine{}, Cut: []RefusedLine{}, Ignored: map[string]int{}},
 		at:      time.Unix(0, 0).UTC(),
 		records: map[contentDigest]contentDigest{}, lineCounts: map[contentDigest]int{}, agentKeys: map[jsonText]sessionKey{},
 		sessions: map[sessionKey]*fileSession{}, calls: map[domain.CallID][]*modelCall{}, earlyResults: map[domain.CallID][]*callResult{},
@@ -187,32 +222,40 @@ func (f *sessionFile) refuse(format string, args ...any) {
 	f.report.RefusedLines = append(f.report.RefusedLines, RefusedLine{f.line, reason})
 }
 
-// readLine decodes one line and reads its record. It refuses a line that is too long,
-// is not a JSON object or has no type; such a line changes only the report. It
-// replaces invalid UTF-8.
-func (f *sessionFile) readLine(l textLine, limit int) {
-	if room := maxHead - len(f.head); room > 0 {
-		f.head = append(f.head, l.text[:min(len(l.text), room)]...)
-	}
+// decodeLine decodes a line, with invalid UTF-8 replaced, and returns it. It refuses a
+// line that is too long or is not a JSON object; such a line changes only the report.
+// ok is false for these and for an empty line.
+func (f *sessionFile) decodeLine(l textLine, limit int, into any) (document []byte, ok bool) {
+	f.noteHead(l.text)
 	switch {
 	case l.long:
 		f.refuse("longer than %d bytes", limit)
-		return
+		return nil, false
 	case len(l.text) == 0:
-		return
+		return nil, false
 	}
-	document := bytes.ToValidUTF8(l.text, []byte("\uFFFD"))
-	var r fileRecord
-	err := json.Unmarshal(document, &r)
-	if err, ok := errors.AsType[*json.SyntaxError](err); ok {
+	document = bytes.ToValidUTF8(l.text, []byte("\uFFFD"))
+	if err, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(document, into)); ok {
 		f.refuse("%s", malformedReason(err, document, l.ended))
-		return
+		return nil, false
 	}
 	f.report.Records++
 	if document[0] != '{' {
 		f.refuse("not a JSON object")
-		return
+		return nil, false
 	}
+	return document, true
+}
+
+// noteHead adds bytes to the beginning of the file that similarFormat searches.
+func (f *sessionFile) noteHead(text []byte) {
+	if room := maxHead - len(f.head); room > 0 {
+		f.head = append(f.head, text[:min(len(text), room)]...)
+	}
+}
+
+// readClaudeLine reads a record of Claude Code. It refuses a record without a type.
+func (f *sessionFile) readClaudeLine(r fileRecord, document []byte) {
 	if r.Type == "" {
 		f.refuse("record has no type")
 		return
@@ -407,9 +450,7 @@ func (f *sessionFile) sessionKeyOf(r fileRecord) sessionKey {
 // ignored. It drops the state that only reading needs.
 func (f *sessionFile) finish() (*Transcript, error) {
 	if !f.recognized && f.hasForeignLines() {
-		return nil, fmt.Errorf("read %s: %w: %s%s; expected JSON lines with records such as "+
-			`{"type":"user","sessionId":…,"message":{"content":…}}; formats that are known: %s`,
-			f.report.File, ErrForeign, f.foreign, f.similarFormat(), claudeCode)
+		return nil, f.foreignError()
 	}
 	// The sessions of these records have no event, so there is no stream for them.
 	for _, kinds := range f.pendingKinds {
@@ -421,6 +462,7 @@ func (f *sessionFile) finish() (*Transcript, error) {
 	for _, c := range f.order {
 		c.spawner = f.spawners[c.key]
 	}
+	f.countSessions()
 	t := &Transcript{Report: f.report, file: f}
 	switch {
 	case f.main != nil:
@@ -435,6 +477,49 @@ func (f *sessionFile) finish() (*Transcript, error) {
 	// other part of the file.
 	f.records, f.lineCounts, f.agentKeys, f.pending, f.pendingKinds, f.calls, f.earlyResults, f.awaitedSpawns = nil, nil, nil, nil, nil, nil, nil, nil
 	return t, nil
+}
+
+// foreignError returns the ErrForeign of the file. It names the format that the file
+// resembles.
+func (f *sessionFile) foreignError() error {
+	foreign := f.foreign
+	if foreign == "" {
+		foreign = "it has no record"
+	}
+	return fmt.Errorf("read %s: %w: %s%s; expected %s; formats that are known: %s",
+		f.report.File, ErrForeign, foreign, f.similarFormat(), formatExamples[f.format], strings.Join(Formats(), ", "))
+}
+
+// formatExamples describes each format in an ErrForeign.
+var formatExamples = map[string]string{
+	claudeCode: `JSON lines with records such as {"type":"user","sessionId":…,"message":{"content":…}}`,
+	codex:      `JSON lines with records such as {"timestamp":…,"type":"session_meta","payload":{"id":…}}`,
+	opencode:   `a document {"info":…,"messages":[…]}, the database opencode.db, a folder with storage/session, or JSON lines with parts`,
+	atif:       `a document {"schema_version":"ATIF-v1.…","session_id":…,"agent":…,"steps":[…]}`,
+}
+
+// countSessions counts the sessions, prompts, interruptions and sub-agents of the
+// report. A count that the format reader has set to nil stays nil.
+func (f *sessionFile) countSessions() {
+	f.report.Sessions = len(f.order)
+	for _, c := range f.order {
+		for _, s := range c.steps {
+			switch s := s.(type) {
+			case *userPrompt:
+				if c.key.agent == "" && f.report.Prompts != nil {
+					*f.report.Prompts++
+				}
+			case fixedStep:
+				if _, is := s.event.(events.SessionInterrupted); is && f.report.Interrupted != nil {
+					*f.report.Interrupted++
+				}
+			case *modelCall:
+				if s.starts {
+					f.report.SubagentCalls++
+				}
+			}
+		}
+	}
 }
 
 // recordSpawn records that the call by started the sub-agent child. Only the first
@@ -454,6 +539,7 @@ func (f *sessionFile) recordSpawn(child sessionKey, by *modelCall) {
 		}
 	}
 	f.spawners[child] = by
+	by.starts = true
 	by.began = by.began || by.result == nil
 }
 
@@ -474,16 +560,23 @@ const maxHead = 16 << 10
 // otherFormats has texts that identify other formats if they occur at the beginning
 // of a file. The first entry that matches counts.
 var otherFormats = []struct{ mark, format string }{
-	{`"session_meta"`, "Codex"}, {`"schema_version": "ATIF`, "ATIF"}, {`"schema_version":"ATIF`, "ATIF"}, {`"response_item"`, "Codex"},
-	{`"callID"`, "opencode"}, {`"sessionID"`, "opencode"}, {`"messageID"`, "opencode"}, {"SQLite format 3", "a program that keeps a database"},
-	{`"record_type"`, "Codex"}, {`"parts"`, "Gemini CLI or one derived from it"}, {`"toolCallId"`, "a program that speaks ACP"},
+	{`"session_meta"`, codex}, {`"schema_version": "ATIF`, atif}, {`"schema_version":"ATIF`, atif}, {`"response_item"`, codex},
+	{`"callID"`, opencode}, {`"sessionID"`, opencode}, {`"messageID"`, opencode}, {"SQLite format 3", opencode},
+	{`"record_type"`, codex}, {`"step-start"`, opencode}, {`"parts"`, "Gemini CLI or one derived from it"}, {`"toolCallId"`, "a program that speaks ACP"},
+	{`"parentUuid"`, claudeCode}, {`"sessionId"`, claudeCode},
 }
 
-// similarFormat returns the end of the error text, with the format of a foreign file,
+// formatTitles has the names of the programs or specifications of the formats.
+var formatTitles = map[string]string{claudeCode: "Claude Code", codex: "Codex", opencode: "opencode", atif: "ATIF"}
+
+// similarFormat returns a part of the error text, with the format of a foreign file,
 // or "" if it is not known.
 func (f *sessionFile) similarFormat() string {
 	for _, l := range otherFormats {
-		if bytes.Contains(f.head, []byte(l.mark)) {
+		if bytes.Contains(f.head, []byte(l.mark)) && l.format != f.format {
+			if title := formatTitles[l.format]; title != "" {
+				return fmt.Sprintf(", and the file looks like one of %s (ledger import %s)", title, l.format)
+			}
 			return ", and the file looks like one of " + l.format
 		}
 	}
@@ -502,7 +595,10 @@ func (f *sessionFile) hasForeignLines() bool {
 // at which it begins. [Transcript.useStoredIDs] replaces the ID if the session is on
 // record with another time.
 func (f *sessionFile) sessionID(key sessionKey, at time.Time) domain.SessionID {
-	return deriveID[domain.SessionID](domain.IDFromBytes, at, claudeCode, f.sourceName(key), key.agent, "session")
+	if f.format != claudeCode && key.agent != "" {
+		key = sessionKey{session: key.agent}
+	}
+	return deriveID[domain.SessionID](domain.IDFromBytes, at, f.format, f.sourceName(key), key.agent, "session")
 }
 
 // sourceName returns the session ID in the records of a session. If they have none,
@@ -512,7 +608,33 @@ func (f *sessionFile) sourceName(key sessionKey) string {
 	if key.session == "" {
 		return fmt.Sprintf("sha256:%x", f.firstDigest)
 	}
-	return strings.NewReplacer("%", "%25", "/", "%2F").Replace(key.session)
+	return escapeName(key.session)
+}
+
+// escapeName escapes the slashes of a name, see sourceOf.
+func escapeName(name string) string {
+	return strings.NewReplacer("%", "%25", "/", "%2F").Replace(name)
+}
+
+// sessionName returns the name under which the importer knows a session, from its
+// format and the source that its origin names. In Claude Code a sub-agent has a name
+// within its session only. In the other formats its own ID names it, also in a file
+// that does not show its parent.
+func sessionName(format, source string) string {
+	if format == claudeCode {
+		return source
+	}
+	if _, own, isChild := strings.Cut(source, "/"); isChild {
+		source = own
+	}
+	return format + "\x00" + source
+}
+
+// parentName returns the name of the session that started the session of a source,
+// and whether the source names one.
+func parentName(format, source string) (name string, isChild bool) {
+	of, _, isChild := strings.Cut(source, "/")
+	return sessionName(format, of), isChild
 }
 
 // sourceOf returns the source that the origin of a session on record names: the
@@ -520,6 +642,9 @@ func (f *sessionFile) sourceName(key sessionKey) string {
 func (f *sessionFile) sourceOf(key sessionKey) string {
 	if key.agent == "" {
 		return f.sourceName(key)
+	}
+	if f.format != claudeCode {
+		key.agent = escapeName(key.agent)
 	}
 	return f.sourceName(key) + "/" + key.agent
 }

@@ -1,13 +1,13 @@
 // Package transcripts imports session files of other agents as events.
 //
 // A session is one conversation of an agent, a program that sends prompts to a model
-// and runs the tool calls in its replies. [ReadClaudeCode] reads a session file of the
-// agent Claude Code, with one JSON record on each line, into a [Transcript]: the
-// sessions of the file, the tools seen in them, and a [Report] with counts, refused
-// lines, cut texts and ignored records. An [Importer] appends the events that a ledger
-// does not have yet.
+// and runs the tool calls in its replies. [Read] reads a session file of a format of
+// [Formats] into a [Transcript]: the sessions of the file, the tools seen in them, and a
+// [Report] with counts, refused lines, cut texts and ignored records. An [Importer]
+// appends the events that a ledger does not have yet. The readers of all formats build
+// the same sessions, replies, calls and results, and one importer appends them.
 //
-// The records of a file are assigned to sessions, replies and calls as follows:
+// The records of Claude Code are assigned to sessions, replies and calls as follows:
 //
 //   - A session is named by the session ID of its records. A session that continues
 //     another is a session of its own, with the setting "continues".
@@ -22,7 +22,7 @@
 //   - A call is identified by its reply and its call ID, because the format reuses call
 //     IDs.
 //
-// The file does not say which tools a turn offered. The import records each tool as
+// No format says which tools a turn offered. The import records each tool as
 // observed, by its name, in a layer of the session; a turn offers the tools that its
 // reply calls. It records a result without a call in the file as the settlement of an
 // unknown call, and a call as begun if its result or its progress shows that the tool
@@ -55,7 +55,7 @@
 //
 // # Concurrency
 //
-// ReadClaudeCode may run on several goroutines, each with a reader of its own. A
+// Read may run on several goroutines, each with a reader of its own. A
 // Transcript and an Importer belong to one goroutine each. The package starts no
 // goroutine. A Transcript holds the texts of its events in memory, and no other part
 // of the file.

@@ -166,14 +166,45 @@ type contentBlock struct {
 	ToolUseID jsonText        `json:"tool_use_id"`
 	Content   json.RawMessage `json:"content"`
 	IsError   jsonFlag        `json:"is_error"`
-	// Source is the data of an image or document.
-	Source struct {
-		Type      jsonText `json:"type"`
-		MediaType jsonText `json:"media_type"`
-		Data      jsonText `json:"data"`
-	} `json:"source"`
+	// Source is the data of an image or document, and URL a data URL with it.
+	Source blockSource     `json:"source"`
+	URL    json.RawMessage `json:"image_url"`
 	// raw is the JSON of the block, for types that are not known.
 	raw json.RawMessage
+}
+
+// A blockSource is the data of an image or document, in base64.
+type blockSource struct {
+	Type      jsonText `json:"type"`
+	MediaType jsonText `json:"media_type"`
+	Data      jsonText `json:"data"`
+}
+
+// fromURL returns the part with its type in the words of Claude Code: the formats of
+// OpenAI have other types of texts, and images as data URLs.
+func (b contentBlock) fromURL() contentBlock {
+	switch b.Type {
+	case "input_text", "output_text", "summary_text", "reasoning_text":
+		b.Type = "text"
+	case "input_image", "image_url":
+		b.Type = "image"
+	}
+	var url jsonText
+	var nested struct {
+		URL jsonText `json:"url"`
+	}
+	switch firstByte(b.URL) {
+	case '"':
+		decodeLenient(b.URL, &url)
+	case '{':
+		decodeLenient(b.URL, &nested)
+		url = nested.URL
+	}
+	head, data, isData := strings.Cut(string(url), ";base64,")
+	if mime, ok := strings.CutPrefix(head, "data:"); ok && isData {
+		b.Source = blockSource{Type: "base64", MediaType: jsonText(mime), Data: jsonText(data)}
+	}
+	return b
 }
 
 // decodeLenient decodes the fields that fit and leaves out the others. The caller has
@@ -240,8 +271,13 @@ func firstByte(document json.RawMessage) byte {
 // resultContents returns the contents of a result. A part that is neither text nor
 // base64 media becomes a text of its JSON.
 func resultContents(content json.RawMessage) domain.Contents {
+	return blockContents(contentBlocks(content))
+}
+
+// blockContents returns the contents of the parts of a result.
+func blockContents(parts []contentBlock) domain.Contents {
 	var all domain.Contents
-	for _, b := range contentBlocks(content) {
+	for _, b := range parts {
 		switch {
 		case b.Type == "text":
 			all = append(all, domain.Text(b.Text))
@@ -273,7 +309,7 @@ func plainText(parts []contentBlock) string {
 	var all []string
 	for _, b := range parts {
 		switch b.Type {
-		case "text":
+		case "text", "input_text", "output_text", "summary_text", "reasoning_text":
 			all = append(all, string(b.Text))
 		case "image", "document":
 			all = append(all, "["+string(b.Type)+" "+string(b.Source.MediaType)+"]")

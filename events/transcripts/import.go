@@ -7,7 +7,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
@@ -19,8 +18,8 @@ import (
 // the sessions that another Importer adds. It belongs to one goroutine.
 type Importer struct {
 	ledger *events.Ledger
-	// sessions has the imported sessions by the session name in the source file, and
-	// byID has them by session ID.
+	// sessions has the imported sessions by sessionName, and byID has them by session
+	// ID.
 	sessions map[string]*importedSession
 	byID     map[domain.SessionID]*importedSession
 	// children has the sub-agents by the name of their main session.
@@ -34,8 +33,8 @@ type Importer struct {
 // An importedSession is an imported session of the ledger.
 type importedSession struct {
 	id domain.SessionID
-	// source is the name of the session in the format.
-	source string
+	// source is the name of the session in the format, and name its sessionName.
+	format, source, name string
 	// parent is the session that started this one, or zero if the ledger does not
 	// record it.
 	parent domain.SessionID
@@ -57,8 +56,8 @@ func NewImporter(ctx context.Context, l *events.Ledger) (*Importer, error) {
 		}
 		switch e := v.Event.(type) {
 		case events.SessionOpened:
-			if e.Origin.Kind == events.Imported && e.Origin.Format == claudeCode {
-				i.addSession(e.Origin.Source, e.Session, e.Parent)
+			if e.Origin.Kind == events.Imported && slices.Contains(Formats(), e.Origin.Format) {
+				i.addSession(e.Origin.Format, e.Origin.Source, e.Session, e.Parent)
 			}
 		case events.SessionSpawned:
 			id, _ := v.Stream.Session()
@@ -72,17 +71,22 @@ func NewImporter(ctx context.Context, l *events.Ledger) (*Importer, error) {
 
 // addSession adds a session of the ledger to the importer and returns it. If two
 // sessions have the same name, the first receives later imports.
-func (i *Importer) addSession(source string, id, parent domain.SessionID) *importedSession {
-	known := &importedSession{id: id, source: source, parent: parent}
+func (i *Importer) addSession(format, source string, id, parent domain.SessionID) *importedSession {
+	known := &importedSession{id: id, format: format, source: source, name: sessionName(format, source), parent: parent}
 	i.byID[id] = known
-	if i.sessions[source] != nil {
+	if i.sessions[known.name] != nil {
 		return known
 	}
-	i.sessions[source] = known
-	if of, _, isChild := strings.Cut(source, "/"); isChild {
+	i.sessions[known.name] = known
+	i.addChild(known, source)
+	return known
+}
+
+// addChild adds a session to the sub-agents of the session that its source names.
+func (i *Importer) addChild(known *importedSession, source string) {
+	if of, isChild := parentName(known.format, source); isChild && !slices.Contains(i.children[of], known) {
 		i.children[of] = append(i.children[of], known)
 	}
-	return known
 }
 
 // Import appends the events of t that the ledger lacks. It returns the number of
@@ -140,7 +144,7 @@ func (t *Transcript) importError(err error) error {
 // that the ledger has.
 func (t *Transcript) useStoredIDs(i *Importer) {
 	for _, c := range t.file.order {
-		if known := i.sessions[c.source]; known != nil {
+		if known := i.sessions[sessionName(c.format, c.source)]; known != nil {
 			if t.Session == c.session {
 				t.Session = known.id
 			}
@@ -167,13 +171,17 @@ func (i *Importer) parent(t *Transcript, c *fileSession) domain.SessionID {
 	case c.spawner != nil:
 		return c.spawner.reply.session.session
 	}
-	if main := t.file.sessions[sessionKey{session: c.key.session}]; main != nil {
-		return main.session
+	of, _ := parentName(c.format, c.source)
+	main := domain.SessionID{}
+	if c := t.file.named[of]; c != nil {
+		main = c.session
+	} else if known := i.sessions[of]; known != nil {
+		main = known.id
 	}
-	if known := i.sessions[t.file.sourceName(c.key)]; known != nil {
-		return known.id
+	if main.IsZero() || i.isDescendant(main, c.session) {
+		return domain.SessionID{}
 	}
-	return domain.SessionID{}
+	return main
 }
 
 // importSession appends the missing events of a session and of its layer, and returns
@@ -204,10 +212,11 @@ func (i *Importer) importSession(ctx context.Context, t *Transcript, c *fileSess
 		return added, err
 	}
 	// Later files of this importer find the session.
-	known := i.sessions[c.source]
+	known := i.sessions[sessionName(c.format, c.source)]
 	if known == nil {
-		known = i.addSession(c.source, c.session, parent)
+		known = i.addSession(c.format, c.source, c.session, parent)
 	}
+	i.addChild(known, c.source)
 	if c.spawner != nil {
 		known.parent, known.call = parent, true
 	}
@@ -221,11 +230,12 @@ func (i *Importer) importSession(ctx context.Context, t *Transcript, c *fileSess
 func (i *Importer) linkAgents(ctx context.Context, t *Transcript) (added int, err error) {
 	of := map[string]bool{}
 	for _, c := range t.file.order {
-		of[t.file.sourceName(c.key)] = true
+		main, _ := parentName(c.format, c.source)
+		of[main], of[sessionName(c.format, c.source)] = true, true
 	}
 	// The calls of this file need no search in the ledger.
 	for child, c := range t.file.spawners {
-		i.spawns[t.file.sourceOf(child)] = spawnCall{c.reply.session.session, c.reply.messageID(), c.call.ID}
+		i.spawns[sessionName(t.file.format, t.file.sourceOf(child))] = spawnCall{c.reply.session.session, c.reply.messageID(), c.call.ID}
 	}
 	for source := range of {
 		for _, child := range i.children[source] {
@@ -248,7 +258,7 @@ func (i *Importer) linkAgent(ctx context.Context, source string, child *imported
 	if err := i.loadSpawns(ctx, source); err != nil {
 		return 0, err
 	}
-	by, known := i.spawns[child.source]
+	by, known := i.spawns[child.name]
 	main := i.sessions[source]
 	switch {
 	// Record the call that started the sub-agent.
@@ -265,7 +275,7 @@ func (i *Importer) linkAgent(ctx context.Context, source string, child *imported
 	if err != nil {
 		return 0, err
 	}
-	c := &fileSession{session: child.id, opened: held.opened}
+	c := &fileSession{format: child.format, session: child.id, opened: held.opened}
 	if d := c.spawnedDraft(by); held.events[suffixOf(d.ID)].revision == 0 {
 		// The event is appended now, after all events of the stream.
 		d.Time = held.last
@@ -316,8 +326,12 @@ func (i *Importer) loadSpawns(ctx context.Context, source string) error {
 			if !ok {
 				continue
 			}
-			agent := agentName(e.Structured)
-			if name := source + "/" + agent; agent != "" && i.spawns[name] == (spawnCall{}) {
+			agent := agentName(known.format, e.Structured)
+			name := sessionName(known.format, known.source+"/"+escapeName(agent))
+			if known.format == claudeCode {
+				name = source + "/" + agent
+			}
+			if agent != "" && i.spawns[name] == (spawnCall{}) {
 				i.spawns[name] = spawnCall{known.id, e.Message, e.Call}
 			}
 		}

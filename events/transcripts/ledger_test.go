@@ -37,21 +37,34 @@ func newLedger() *events.Ledger {
 // readFile reads a file named garden.jsonl, which must be of the format.
 func readFile(t tester, data []byte) *transcripts.Transcript {
 	t.Helper()
-	read, err := transcripts.ReadClaudeCode("garden.jsonl", bytes.NewReader(data))
+	return readAs(t, "claude-code", data)
+}
+
+// readAs reads a file of the format.
+func readAs(t tester, format string, data []byte) *transcripts.Transcript {
+	t.Helper()
+	read, err := transcripts.Read(format, "garden.jsonl", bytes.NewReader(data))
 	if err != nil {
-		t.Fatalf("ReadClaudeCode = %v", err)
+		t.Fatalf("Read(%s) = %v", format, err)
 	}
 	return read
+}
+
+// importAs reads and imports a file of the format and returns the number of events
+// that it added.
+func importAs(t tester, l *events.Ledger, format string, data []byte) int {
+	t.Helper()
+	added, err := readAs(t, format, data).Import(t.Context(), l)
+	if err != nil {
+		t.Fatalf("Import = %v", err)
+	}
+	return added
 }
 
 // importAll reads and imports a file and returns the number of events that it added.
 func importAll(t tester, l *events.Ledger, data []byte) int {
 	t.Helper()
-	added, err := readFile(t, data).Import(t.Context(), l)
-	if err != nil {
-		t.Fatalf("Import = %v", err)
-	}
-	return added
+	return importAs(t, l, "claude-code", data)
 }
 
 // fixture returns a file of testdata.
@@ -178,28 +191,34 @@ func (f *facts) take(t tester, v events.Envelope) {
 // import adds no event.
 func grow(t tester, data []byte, stride int) {
 	t.Helper()
+	growAs(t, "claude-code", data, stride)
+}
+
+// growAs is grow for a file of the format.
+func growAs(t tester, format string, data []byte, stride int) {
+	t.Helper()
 	whole := newLedger()
-	importAll(t, whole, data)
+	importAs(t, whole, format, data)
 	want := factsOf(t, whole)
 	rows := bytes.SplitAfter(data, []byte("\n"))
 	steady := newLedger()
 	for n := 0; n < len(rows); n += stride {
 		prefix := bytes.Join(rows[:n], nil)
-		importAll(t, steady, prefix)
-		if added := importAll(t, steady, prefix); added != 0 {
+		importAs(t, steady, format, prefix)
+		if added := importAs(t, steady, format, prefix); added != 0 {
 			t.Fatalf("importing %d lines again adds %d events, want 0", n, added)
 		}
 		once := newLedger()
-		importAll(t, once, prefix)
-		importAll(t, once, data)
+		importAs(t, once, format, prefix)
+		importAs(t, once, format, data)
 		sameFacts(t, fmt.Sprintf("after %d lines and then all", n), want, factsOf(t, once))
-		if added := importAll(t, once, prefix); added != 0 {
+		if added := importAs(t, once, format, prefix); added != 0 {
 			t.Fatalf("importing %d lines after all of them adds %d events, want 0", n, added)
 		}
 	}
-	importAll(t, steady, data)
+	importAs(t, steady, format, data)
 	sameFacts(t, "after growing", want, factsOf(t, steady))
-	if added := importAll(t, steady, data); added != 0 {
+	if added := importAs(t, steady, format, data); added != 0 {
 		t.Fatalf("importing the whole again adds %d events, want 0", added)
 	}
 }

@@ -12,7 +12,8 @@ import (
 func TestALineOverTheLimitIsRefusedAndTheNextIsRead(t *testing.T) {
 	t.Parallel()
 	data := `{"type":"user","message":"` + strings.Repeat("x", 200_000) + `"}` + "\n" + `{"type":"user","message":"hi"}` + "\n"
-	read, err := readLines("x", newLineScanner(strings.NewReader(data), 100_000))
+	f := newSessionFile("x", claudeCode)
+	read, err := readLines(f, newLineScanner(strings.NewReader(data), 100_000), f.readClaudeLine)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -129,13 +129,18 @@ func (f *sessionFile) splitProgramText(s parsedRecord, parts []contentBlock, pro
 		}
 		f.addContext(s, "", source, prose)
 	default:
-		c := f.sessionFor(s)
-		p := &userPrompt{session: c, at: s.time, key: s.key, media: f.promptMedia(own)}
-		size := contentSize(p.media)
-		p.text = f.fitText(&size, prose, "prompt")
-		c.steps = append(c.steps, p)
-		c.prompt = p
+		f.addPrompt(s, own)
 	}
+}
+
+// addPrompt adds a prompt with the texts and media of parts to the session of s.
+func (f *sessionFile) addPrompt(s parsedRecord, parts []contentBlock) {
+	c := f.sessionFor(s)
+	p := &userPrompt{session: c, at: s.time, key: s.key, media: f.promptMedia(parts)}
+	size := contentSize(p.media)
+	p.text = f.fitText(&size, plainText(parts), "prompt")
+	c.steps = append(c.steps, p)
+	c.prompt = p
 }
 
 // promptMedia returns the media of a prompt within the limits. It leaves out media

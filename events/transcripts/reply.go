@@ -128,10 +128,19 @@ type modelCall struct {
 	result *callResult
 	// began reports that progress or a sub-agent shows that the call ran.
 	began bool
+	// starts reports that the call starts another agent.
+	starts bool
 }
 
 // offered returns the observed registration of the tool, or zero for an invalid name.
 func (c *modelCall) offered() domain.Offered { return c.reply.session.offered(c.call.Name) }
+
+// spawnTools has, by format, the tools that start another agent.
+var spawnTools = map[string]map[string]bool{
+	claudeCode: {"Task": true, "Agent": true},
+	codex:      {"spawn_agent": true},
+	opencode:   {"task": true},
+}
 
 // readCall adds a call to the reply r, and attaches the results and sub-agents that
 // were read before the call. It ignores a repetition of a call. It refuses a call
@@ -169,6 +178,7 @@ func (f *sessionFile) readCall(s parsedRecord, r *modelReply, b contentBlock) {
 		c.inputDigest = sumParts(b.Input)
 		c.call.Input, _ = json.Marshal(kept)
 	}
+	c.starts = spawnTools[f.format][c.call.Name]
 	r.session.observeTool(c.call.Name, s.time)
 	r.calls = append(r.calls, c)
 	r.session.steps = append(r.session.steps, c)

@@ -50,14 +50,23 @@ func (f *sessionFile) readResult(s parsedRecord, b contentBlock, place int) {
 	}
 	r := &callResult{session: f.sessionFor(s), id: id, key: fmt.Sprintf("%s/%d", s.key, place), at: s.time}
 	f.fillResult(r, b, s)
-	if c := f.callFor(r.session, id); c != nil {
+	c := f.callFor(r.session, id)
+	f.placeResult(r, c)
+	if c != nil {
+		f.noteAgent(s, c)
+	}
+}
+
+// placeResult attaches a result to the call c, and makes it a step of the session of
+// the call. If c is nil, the result waits for a call with its ID.
+func (f *sessionFile) placeResult(r *callResult, c *modelCall) {
+	if c != nil {
 		r.session = c.reply.session
 		f.attach(r, c)
-		f.noteAgent(s, c)
 	} else {
 		f.report.OrphanResults++
-		f.earlyResults[id] = append(f.earlyResults[id], r)
-		r.first = f.earlyResults[id][0]
+		f.earlyResults[r.id] = append(f.earlyResults[r.id], r)
+		r.first = f.earlyResults[r.id][0]
 	}
 	r.session.steps = append(r.session.steps, r)
 }
@@ -70,6 +79,14 @@ func (f *sessionFile) fillResult(r *callResult, b contentBlock, s parsedRecord) 
 	structured := s.record.ToolUseResult
 	shown := f.limitContents(resultContents(b.Content), "result of call "+string(r.id))
 	r.outcome = outcomeOf(shown.Text(), bool(b.IsError), structured)
+	if r.keepContents(shown) {
+		f.keepStructured(r, structured, s.resultCount)
+	}
+}
+
+// keepContents sets the contents of a result whose outcome is known: those of a
+// success, and otherwise the text and the media. It reports a success.
+func (r *callResult) keepContents(shown domain.Contents) (succeeded bool) {
 	if r.outcome.outcome != domain.Succeeded {
 		r.text = shown.Text()
 		if media := shown.Media(); len(media) > 0 && len(r.text) <= maxContext {
@@ -79,15 +96,21 @@ func (f *sessionFile) fillResult(r *callResult, b contentBlock, s parsedRecord) 
 				r.content = append(r.content, m)
 			}
 		}
-		return
+		return false
 	}
 	// A successful settlement has at least one content.
 	if r.content = shown; len(shown) == 0 {
 		r.content = domain.Contents{domain.Text("")}
 	}
+	return true
+}
+
+// keepStructured sets the structured value of a successful result, or its short
+// members if it is over the limit. results is the number of results of the record.
+func (f *sessionFile) keepStructured(r *callResult, structured json.RawMessage, results int) {
 	switch c := firstByte(structured); {
-	case c != '{' && c != '[' || len(shown.Media()) > 0:
-	case s.resultCount > 1:
+	case c != '{' && c != '[' || len(r.content.Media()) > 0:
+	case results > 1:
 		r.addDetail("the structured value of one of the results of its record is not kept")
 	case len(structured) > maxContext:
 		r.structured = shortMembers(structured)
@@ -250,21 +273,27 @@ func (r *callResult) lateDraft() events.Draft {
 // noteAgent records that the call c started the sub-agent that the structured value
 // of the record s names. It ignores a record with several results.
 func (f *sessionFile) noteAgent(s parsedRecord, c *modelCall) {
-	if agent := agentName(s.record.ToolUseResult); agent != "" && s.resultCount == 1 {
+	if agent := agentName(claudeCode, s.record.ToolUseResult); agent != "" && s.resultCount == 1 {
 		f.recordSpawn(sessionKey{c.reply.session.key.session, agent}, c)
 	}
 }
 
+// agentMembers has, by format, the member of a structured value that names the
+// sub-agent which the call started.
+var agentMembers = map[string]string{claudeCode: "agentId", codex: "agent_id", opencode: "sessionId"}
+
 // agentName returns the name of the sub-agent in a structured value, or an empty
 // string. Most values have no such name, so it searches the bytes for the member
 // before it decodes the value.
-func agentName(structured json.RawMessage) string {
-	if firstByte(structured) != '{' || !bytes.Contains(structured, []byte(`"agentId"`)) {
+func agentName(format string, structured json.RawMessage) string {
+	member := agentMembers[format]
+	if member == "" || firstByte(structured) != '{' || !bytes.Contains(structured, []byte(`"`+member+`"`)) {
 		return ""
 	}
-	var value struct {
-		Agent jsonText `json:"agentId"`
+	var value map[string]json.RawMessage
+	var agent jsonText
+	if decodeLenient(structured, &value); value[member] != nil {
+		decodeLenient(value[member], &agent)
 	}
-	decodeLenient(structured, &value)
-	return truncate(string(value.Agent), maxName)
+	return truncate(string(agent), maxName)
 }

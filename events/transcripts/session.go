@@ -18,6 +18,8 @@ type sessionKey struct{ session, agent string }
 // with the stored ones.
 type fileSession struct {
 	key sessionKey
+	// format is the name of the format.
+	format string
 	// source is the name of the session in the format, see [sessionFile.sourceOf].
 	source  string
 	session domain.SessionID
@@ -92,7 +94,7 @@ func (f *sessionFile) sessionFor(s parsedRecord) *fileSession {
 		return c
 	}
 	c := &fileSession{
-		key: s.session, source: f.sourceOf(s.session), session: f.sessionID(s.session, s.time), opened: s.time, agent: domain.AgentID(claudeCode),
+		key: s.session, format: f.format, source: f.sourceOf(s.session), session: f.sessionID(s.session, s.time), opened: s.time, agent: domain.AgentID(f.format),
 		replies: map[string]*modelReply{}, toolsByName: map[string]*observedTool{}, settings: map[string]string{}, settingCounts: map[[2]string]int{},
 	}
 	if s.session.agent != "" {
@@ -105,6 +107,7 @@ func (f *sessionFile) sessionFor(s parsedRecord) *fileSession {
 	}
 	f.sessions[s.session] = c
 	f.order = append(f.order, c)
+	f.named[sessionName(f.format, c.source)] = c
 	if s.session.agent == "" {
 		f.main = c
 	}
@@ -183,7 +186,7 @@ func (c *fileSession) layerID() domain.LayerID {
 // the kind of object (such as message or turn), and parts, which identify the object within
 // the session.
 func (c *fileSession) idParts(kind string, parts []string) []string {
-	return append([]string{claudeCode, c.session.String(), kind}, parts...)
+	return append([]string{c.format, c.session.String(), kind}, parts...)
 }
 
 // addFact adds an event that later lines do not change.
@@ -240,7 +243,7 @@ func (c *fileSession) drafts(parent domain.SessionID, learned []events.Draft) it
 	return func(yield func(events.Draft) bool) {
 		first := append([]events.Draft{{ID: c.eventID(c.opened, "opened"), Time: c.opened, Event: events.SessionOpened{
 			Session: c.session, Agent: c.agent, Location: c.cwd, Model: c.model, Parent: parent,
-			Origin: events.Origin{Kind: events.Imported, Format: claudeCode, Source: c.source},
+			Origin: events.Origin{Kind: events.Imported, Format: c.format, Source: c.source},
 		}}}, learned...)
 		if by := c.spawner; by != nil {
 			first = append(first, c.spawnedDraft(spawnCall{by.reply.session.session, by.reply.messageID(), by.call.ID}))
@@ -272,6 +275,6 @@ type spawnCall struct {
 // The event ID derives from the session, the parent and the call, so that another
 // call gives another event.
 func (c *fileSession) spawnedDraft(s spawnCall) events.Draft {
-	id := deriveID[domain.EventID](domain.IDFromBytes, c.opened, claudeCode, c.session.String(), "event", "spawned", s.parent.String(), s.message.String(), string(s.call))
+	id := deriveID[domain.EventID](domain.IDFromBytes, c.opened, c.format, c.session.String(), "event", "spawned", s.parent.String(), s.message.String(), string(s.call))
 	return events.Draft{ID: id, Time: c.opened, Event: events.SessionSpawned{Parent: s.parent, Message: s.message, Call: s.call}}
 }

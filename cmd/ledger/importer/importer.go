@@ -25,6 +25,7 @@ type Config struct {
 	*render.Printer           // of the report
 	*stores.Opener            // of the store that --store names
 	Input           io.Reader // the file named -
+	Format          string    // of the files, one of transcripts.Formats
 }
 
 // Run imports the named files, and the files in the named folders, one at a time. It
@@ -38,7 +39,7 @@ func Run(ctx context.Context, c Config, names []string) (err error) {
 			err = errors.Join(err, run.store.Close())
 		}
 	}()
-	files, failed := filesOf(names)
+	files, failed := filesOf(c.Format, names)
 	run.failed = failed
 	for _, f := range files {
 		if err := run.importFile(ctx, f); err != nil {
@@ -72,7 +73,7 @@ func (r *importRun) importFile(ctx context.Context, f importedFile) error {
 		r.failed = append(r.failed, fault.Of(f.err))
 		return nil
 	}
-	t, err := r.readTranscript(f.name)
+	t, err := r.readTranscript(ctx, f.name)
 	if f.found && errors.Is(err, transcripts.ErrForeign) {
 		f.skipped = strings.TrimPrefix(err.Error(), "read "+f.name+": ")
 		r.skip(f)
@@ -114,16 +115,16 @@ type importedFile struct {
 
 // filesOf returns the files to import: the files in names and the files below the
 // folders in names. For a folder without a file to import it adds an error to failed.
-func filesOf(names []string) (files []importedFile, failed []*fault.Error) {
+func filesOf(format string, names []string) (files []importedFile, failed []*fault.Error) {
 	for _, name := range names {
 		info, err := os.Stat(name)
 		if name == "-" || err != nil || !info.IsDir() {
 			files = append(files, importedFile{name: name})
 			continue
 		}
-		within, err := filesIn(name)
+		within, err := filesIn(format, name)
 		if err == nil && !slices.ContainsFunc(within, func(f importedFile) bool { return f.skipped == "" }) {
-			err = fault.WithHint(fmt.Errorf("import %s: no file *.jsonl is in the folder or below it", name), "name the folder that the agent writes to, such as ~/.claude/projects")
+			err = fault.WithHint(fmt.Errorf("import %s: no %s is in the folder or below it", name, described(format)), "name the folder that the agent writes to, such as "+folders[format])
 		}
 		if err != nil {
 			failed = append(failed, fault.Of(err))
@@ -136,7 +137,7 @@ func filesOf(names []string) (files []importedFile, failed []*fault.Error) {
 // filesIn returns all files in a folder and below it, by depth and then by name. Files
 // of a folder precede the files of its subfolders, so that sessions precede their
 // sub-agents. It marks files to skip, and does not follow symbolic links to folders.
-func filesIn(folder string) (files []importedFile, err error) {
+func filesIn(format, folder string) (files []importedFile, err error) {
 	// WalkDir does not follow a symbolic link as its root, unless a slash ends the
 	// path.
 	err = filepath.WalkDir(strings.TrimRight(folder, "/")+"/", func(path string, entry fs.DirEntry, err error) error {
@@ -149,13 +150,13 @@ func filesIn(folder string) (files []importedFile, err error) {
 		case entry.Type()&fs.ModeSymlink != 0:
 			if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
 				f.skipped = "a link, and not to a file"
-			} else if filepath.Ext(path) != ".jsonl" {
-				f.skipped = "no file *.jsonl"
+			} else if !hasExtension(format, path) {
+				f.skipped = "no " + described(format)
 			}
 		case !entry.Type().IsRegular():
 			f.skipped = "no file"
-		case filepath.Ext(path) != ".jsonl":
-			f.skipped = "no file *.jsonl"
+		case !hasExtension(format, path):
+			f.skipped = "no " + described(format)
 		}
 		files = append(files, f)
 		if err != nil && entry != nil && entry.IsDir() {
@@ -170,6 +171,25 @@ func filesIn(folder string) (files []importedFile, err error) {
 	depth := func(f importedFile) int { return strings.Count(f.name, string(filepath.Separator)) }
 	slices.SortStableFunc(files, func(a, b importedFile) int { return depth(a) - depth(b) })
 	return files, nil
+}
+
+// extensions are the endings of the names of the session files of each format, and
+// folders the folder to which the program of the format writes.
+var (
+	extensions = map[string][]string{
+		"claude-code": {".jsonl"}, "codex": {".jsonl"}, "opencode": {".jsonl", ".json", ".db"}, "atif": {".json"},
+	}
+	folders = map[string]string{
+		"claude-code": "~/.claude/projects", "codex": "~/.codex/sessions", "opencode": "~/.local/share/opencode", "atif": "the one of its runs",
+	}
+)
+
+// described names the session files of a format by their endings.
+func described(format string) string { return "file *" + strings.Join(extensions[format], ", *") }
+
+// hasExtension reports whether a path has the ending of a session file of a format.
+func hasExtension(format, path string) bool {
+	return slices.Contains(extensions[format], filepath.Ext(path))
 }
 
 // A fileReport is the report of a file. The session is null for a file without a session.
@@ -218,13 +238,13 @@ func importFault(files, imported int, failed []*fault.Error) error {
 }
 
 // readTranscript reads and parses a whole session file.
-func (c Config) readTranscript(name string) (*transcripts.Transcript, error) {
+func (c Config) readTranscript(ctx context.Context, name string) (*transcripts.Transcript, error) {
 	r, err := c.openFile(name)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	return transcripts.ReadClaudeCode(name, r)
+	return transcripts.Read(c.Format, name, r)
 }
 
 // openFile opens a file for reading. The name "-" is the standard input. The caller
