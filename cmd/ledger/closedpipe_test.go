@@ -75,6 +75,7 @@ var pipeCases = map[string][][]string{
 	"export turns":                  {{"--format", "parquet"}},
 	"file history":                  {{"go.mod"}},
 	"help":                          {{}, {"call", "ls"}},
+	"import atif":                   {{"DIR/session.json"}},
 	"import claude-code":            {{"DIR/session.jsonl"}},
 	"import jsonl":                  {{"DIR/kept.jsonl", "--store", "DIR/imported"}},
 	"import codex":                  {{"DIR/rollout.jsonl"}},

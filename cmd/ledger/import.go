@@ -9,7 +9,7 @@ import (
 // importCommand returns the command group `ledger import`, which has a subcommand for
 // each format.
 func (a *app) importCommand() *cobra.Command {
-	return a.group("import", "Import: read the session files of other agents, and exports of stores", a.importClaude(), a.importCodex(), a.importJSONLines())
+	return a.group("import", "Import: read the session files of other agents, and exports of stores", a.importClaude(), a.importCodex(), a.importATIF(), a.importJSONLines())
 }
 
 // importClaude returns the command `ledger import claude-code`.
@@ -54,6 +54,22 @@ repeats from another session is not imported again: import the file of that sess
 			"  ledger import codex -o json ~/.codex/sessions",
 		Args: importArgs("codex"),
 		RunE: a.runImport("codex"),
+	}
+}
+
+// importATIF returns the command `ledger import atif`.
+func (a *app) importATIF() *cobra.Command {
+	return &cobra.Command{
+		Use: "atif FILE|FOLDER...", Short: "Read ATIF trajectories as sessions",
+		Long: `Import documents of the Agent Trajectory Interchange Format, versions 1.0 to 1.8, as
+sessions: prompts, replies, calls and results. A result without the ID of its call
+belongs to the calls of its step, in order. A document that was imported before adds
+only its new steps, and a continued document only the steps that it does not repeat.
+FILE - is the standard input. Of a FOLDER the command reads all files *.json in it and
+in the folders below, and lists and skips files of other formats.`,
+		Example: "  ledger import atif trajectory.json\n  ledger import atif runs/",
+		Args:    importArgs("atif"),
+		RunE:    a.runImport("atif"),
 	}
 }
 

@@ -85,6 +85,7 @@ func (c *codexReader) readOutput(s parsedRecord, p codexPayload) {
 		content[i] = b.fromURL()
 	}
 	shown := f.limitContents(blockContents(content), "result of call "+string(id))
+	f.report.Results++
 	f.settle(r, shown, failed, detail, codexOutcome(shown.Text(), failed))
 	c.structure(r, call, p)
 	f.placeResult(r, call)
@@ -114,7 +115,6 @@ func (c *codexReader) structure(r *callResult, call *modelCall, p codexPayload) 
 // settle sets the outcome and the contents of a result, and counts its error. failed
 // reports that the format marks the result as an error; detail describes its end.
 func (f *sessionFile) settle(r *callResult, shown domain.Contents, failed bool, detail string, outcome callOutcome) {
-	f.report.Results++
 	if failed {
 		f.report.Errors++
 	} else if exitPattern(shown.Text()) > 0 {
@@ -286,6 +286,7 @@ func (c *codexReader) readEnd(s parsedRecord, p codexPayload) {
 		if p.Status == "declined" {
 			outcome = declined
 		}
+		f.report.Results++
 		f.settle(r, shown, failed, detail, outcome)
 		c.endReply()
 		f.placeResult(r, call)

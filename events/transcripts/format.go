@@ -327,9 +327,13 @@ func (m chatMessage) tokens() events.Tokens {
 }
 
 // timestamp returns the time of a record in UTC and microseconds, and whether the
-// record has a time from 1970 to 9999. It reads RFC 3339 and milliseconds since 1970.
+// record has a time from 1970 to 9999. It reads RFC 3339, also without a time zone,
+// which is UTC, and milliseconds since 1970.
 func (r fileRecord) timestamp() (time.Time, bool) {
 	at, err := time.Parse(time.RFC3339, string(r.Timestamp))
+	if err != nil && strings.Contains(string(r.Timestamp), "T") {
+		at, err = time.Parse("2006-01-02T15:04:05", string(r.Timestamp))
+	}
 	if err != nil {
 		ms, err := strconv.ParseInt(string(r.Timestamp), 10, 64)
 		if err != nil {

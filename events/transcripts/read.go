@@ -15,6 +15,8 @@ func Read(format, name string, r io.Reader) (*Transcript, error) {
 		return ReadClaudeCode(name, r)
 	case codex:
 		return ReadCodex(name, r)
+	case atif:
+		return ReadATIF(name, r)
 	}
 	panic(fmt.Sprintf("transcripts: unknown format %q", format))
 }

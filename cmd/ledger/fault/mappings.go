@@ -58,6 +58,7 @@ var mappings = []Mapping{
 	{backup.ErrBadBackup, ExitFailed, "damaged_backup", "restore another backup; the undamaged files are in files/, named by their SHA-256", ""},
 	{transcripts.ErrContradicted, ExitConflict, "contradicted", "import the file into another store with --store", ""},
 	{transcripts.ErrForeign, ExitFailed, "foreign_file", "import it with the command of its format: ledger import claude-code|codex|opencode|atif", ""},
+	{transcripts.ErrNewer, ExitFailed, "newer_format", "update ledger, or write the file with an older version of its program", ""},
 	{runner.ErrElsewhere, ExitConflict, "elsewhere", "wait until that process is done, or end it; ledger recover settles its calls after its lease has expired", ""},
 	{runner.ErrLeaseLost, ExitConflict, "lease_lost", "read the session with ledger session show @last; ledger resume continues it", ""},
 	{runner.ErrBadReply, ExitFailed, "model_bad_reply", "the log has the reply: ledger event ls --kind ReplyRefused; ledger resume @last with the same --model asks again", ""},
