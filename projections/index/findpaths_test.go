@@ -24,7 +24,8 @@ func touched(location string, paths ...string) []events.Envelope {
 	return log.Envelopes()
 }
 
-// A name means the path itself, those below it, and otherwise those that end with it.
+// A name means the path itself and the paths below it, and otherwise the paths that end
+// with it.
 func TestANameMeansPaths(t *testing.T) {
 	t.Parallel()
 	l, _ := newLedger(t, touched("/w", "a.go", "src/a.go", "src/b_c.go", "/x/src/a.go", "src", "~/notes.md", "100%.txt", "1000.txt"))

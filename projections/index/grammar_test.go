@@ -379,7 +379,9 @@ func TestConditionsSelectWhatAPlainFilterSelects(t *testing.T) {
 				same(t, fmt.Sprintf("%s where %s, %d and %d", list.name, text, limit, skip), list.run(e, limit, skip), lastOf(want[:max(0, len(want)-skip)], limit))
 			}
 		}
-		checkCallFlags(t, random, s, p)
+		if len(p.calls) > 0 {
+			checkCallFlags(t, random, s, p)
+		}
 	}
 }
 

@@ -155,9 +155,9 @@ func patchedPaths(patch string) (all []string) {
 	return all
 }
 
-// commandPaths returns the words of a command line that look like paths: those with a slash
-// in or before their end, and those with an extension. A quoted text is one word. It reads the first 64 KiB and
-// returns at most 64 words.
+// commandPaths returns the words of a command line that look like paths: a word with a slash
+// before its end, or with an extension. A quoted text is one word. It reads the first 64 KiB
+// and returns at most 64 words.
 func commandPaths(line string) (all []string) {
 	line = cut(line, maxCommandBytes)
 	var word strings.Builder

@@ -100,7 +100,7 @@ func TestASnippetIsAPartOfItsText(t *testing.T) {
 // text is an ErrNoText.
 func TestASearchSelectsByPlace(t *testing.T) {
 	t.Parallel()
-	l, _ := newLedger(t, projectionstest.History(17, length(700)))
+	l, _ := newLedger(t, projectionstest.History(17, 700))
 	x := newIndex(t, l)
 	s := snapshot(t, x)
 	phrase := value[Phrase](t)(NewPhrase("It ended"))

@@ -30,7 +30,7 @@ type row struct {
 	InputBytes int64          `json:"input_bytes"`
 	ShownBytes int64          `json:"shown_bytes"` // of the texts that the model read
 	Replies    *int           `json:"replies"`
-	Tokens     *tokensRow     `json:"tokens"`
+	Tokens     *tokenSums     `json:"tokens"`
 	Turns      int            `json:"turns"`
 	Never      []string       `json:"never_called"` // offered tools without a call; null: the flags select some calls alone
 	Cost       *string        `json:"cost"`         // exact
@@ -46,8 +46,8 @@ type percentileRow struct {
 	P99 int64 `json:"p99"`
 }
 
-// A tokensRow has the tokens of replies, as their provider counts them.
-type tokensRow struct {
+// A tokenSums has the tokens of replies, as their provider counts them.
+type tokenSums struct {
 	Input      int64 `json:"input"` // without those of the cache
 	Output     int64 `json:"output"`
 	CacheRead  int64 `json:"cache_read"`
@@ -62,7 +62,7 @@ func newRow(g *Group, opts Options, prices *Prices) row {
 		Unpriced: append([]string{}, g.Unpriced...),
 	}
 	if opts.By != "tool" {
-		tokens := tokensRow(g.Tokens)
+		tokens := tokenSums(g.Tokens)
 		r.Replies, r.Tokens = &g.Replies, &tokens
 	}
 	if g.Cost != nil {

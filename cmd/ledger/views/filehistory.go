@@ -121,8 +121,8 @@ func printFileHistory(out *render.Printer, rows []fileUse, filter query.Filter) 
 	}
 }
 
-// A change is the members of an input that say how a file changes: those of the built-in
-// tools, and those of other programs whose sessions are imported.
+// A change is the members of an input that say how a file changes, of the built-in tools and
+// of programs whose sessions are imported.
 type change struct {
 	Old, New       *string
 	Content, Patch *string

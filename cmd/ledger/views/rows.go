@@ -109,8 +109,8 @@ func newSessionRow(s calls.Session) sessionRow {
 	}
 }
 
-// A listedSession is one session of `ledger session ls` in JSON results.
-type listedSession struct {
+// A sessionListRow is one session of `ledger session ls` in JSON results.
+type sessionListRow struct {
 	sessionRow
 	Turns            int64          `json:"turns"`
 	Tokens           tokensRow      `json:"tokens"`
@@ -129,8 +129,8 @@ type tokensRow struct {
 	CacheWrite int64 `json:"cache_write"`
 }
 
-// newListedSession returns the row of a session with the outcomes of its calls.
-func newListedSession(s index.Session, outcomes map[string]int) listedSession {
+// newSessionListRow returns the row of a session with the outcomes of its calls.
+func newSessionListRow(s index.Session, outcomes map[string]int) sessionListRow {
 	if outcomes == nil {
 		outcomes = map[string]int{}
 	}
@@ -138,7 +138,7 @@ func newListedSession(s index.Session, outcomes map[string]int) listedSession {
 	if s.Location != "" {
 		project = filepath.Base(s.Location)
 	}
-	return listedSession{
+	return sessionListRow{
 		sessionRow: newSessionRow(s.Session), Turns: s.Turns, Tokens: tokensRow(s.Tokens), DurationMS: max(0, s.LastEvent.Sub(s.Opened).Milliseconds()),
 		Outcomes: outcomes, Project: render.OrNull(project), ProviderFailures: s.ProviderFailures, UnknownEvents: s.UnknownEvents,
 	}

@@ -25,9 +25,9 @@ func ListSessions(out *render.Printer, r *index.Snapshot, filter query.Filter) e
 	if err != nil {
 		return err
 	}
-	rows := make([]listedSession, len(sessions))
+	rows := make([]sessionListRow, len(sessions))
 	for i, s := range sessions {
-		rows[i] = newListedSession(s, outcomes[s.ID])
+		rows[i] = newSessionListRow(s, outcomes[s.ID])
 	}
 	return render.Rows(out, rows, func() {
 		t := sessionTable(out, sessions, rows)
@@ -37,7 +37,7 @@ func ListSessions(out *render.Printer, r *index.Snapshot, filter query.Filter) e
 }
 
 // sessionTable returns the table of sessions for a person.
-func sessionTable(out *render.Printer, sessions []index.Session, rows []listedSession) render.Table {
+func sessionTable(out *render.Printer, sessions []index.Session, rows []sessionListRow) render.Table {
 	t := render.Table{Head: []string{"SESSION", "~AGENT", "?ORIGIN", "?PROJECT", "STATE", "?>PROMPTS", ">CALLS", "?>TOKENS IN", "?>OUT", "?>LASTED", "LAST EVENT", "~OUTCOMES", "~TITLE"}}
 	for i, s := range sessions {
 		tokens := s.Tokens

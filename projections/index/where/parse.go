@@ -50,8 +50,8 @@ type Value struct {
 // and the first one behind that; both are the same for an instant.
 type Clock func(text string) (first, last time.Time, err error)
 
-// A parser reads the tokens of a condition.
-type parser struct {
+// A conditionParser reads the tokens of a condition.
+type conditionParser struct {
 	tokens      []token
 	fields      []Field
 	clock       Clock
@@ -64,7 +64,7 @@ func Parse(text string, fields []Field, clock Clock) (*Expr, error) {
 	if err != nil || len(tokens) == 1 {
 		return nil, err
 	}
-	p := &parser{tokens: tokens, fields: fields, clock: clock}
+	p := &conditionParser{tokens: tokens, fields: fields, clock: clock}
 	e, err := p.joined(Or, 0)
 	if err != nil {
 		return nil, err
@@ -81,9 +81,9 @@ func fault(t token, format string, args ...any) *Error {
 }
 
 // peek returns the next token, and take takes it.
-func (p *parser) peek() token { return p.tokens[0] }
+func (p *conditionParser) peek() token { return p.tokens[0] }
 
-func (p *parser) take() token {
+func (p *conditionParser) take() token {
 	t := p.tokens[0]
 	if t.kind != endToken {
 		p.tokens = p.tokens[1:]
@@ -92,7 +92,7 @@ func (p *parser) take() token {
 }
 
 // joined parses conditions joined by Or, or by And.
-func (p *parser) joined(op string, depth int) (*Expr, error) {
+func (p *conditionParser) joined(op string, depth int) (*Expr, error) {
 	part := func() (*Expr, error) {
 		if op == Or {
 			return p.joined(And, depth)
@@ -118,7 +118,7 @@ func (p *parser) joined(op string, depth int) (*Expr, error) {
 }
 
 // unary parses a comparison, or a condition in parentheses or behind not.
-func (p *parser) unary(depth int) (*Expr, error) {
+func (p *conditionParser) unary(depth int) (*Expr, error) {
 	t := p.take()
 	if depth == MaxDepth {
 		return nil, fault(t, "the condition has more than %d levels", MaxDepth)
@@ -143,7 +143,7 @@ func (p *parser) unary(depth int) (*Expr, error) {
 }
 
 // comparison parses what follows the name of a field.
-func (p *parser) comparison(name token) (*Expr, error) {
+func (p *conditionParser) comparison(name token) (*Expr, error) {
 	f, ok := field(p.fields, name.text)
 	if !ok {
 		var names []string
@@ -185,7 +185,7 @@ func (p *parser) comparison(name token) (*Expr, error) {
 }
 
 // value returns the value of a token for a field.
-func (p *parser) value(f Field, sign string, t token) (v Value, err error) {
+func (p *conditionParser) value(f Field, sign string, t token) (v Value, err error) {
 	text := strings.ReplaceAll(t.text, `\\`, `\`)
 	if t.kind == wordToken {
 		text = t.text
