@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -135,13 +136,17 @@ func JoinPaths(a, b Paths) Paths {
 // selects reports whether p is not zero.
 func (p Paths) selects() bool { return p.numbers != nil }
 
-// in returns the condition of SQL that holds for the number of a selected path.
+// in returns the condition of SQL that holds for the number of a selected path. All numbers
+// are one parameter, because the number of parameters of a statement is bounded.
 func (p Paths) in(column string) (string, []any) {
-	args := make([]any, len(p.numbers))
+	list := []byte{'['}
 	for i, n := range p.numbers {
-		args[i] = n
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = strconv.AppendInt(list, n, 10)
 	}
-	return column + " IN (" + strings.TrimPrefix(strings.Repeat(", ?", len(args)), ", ") + ")", args
+	return column + " IN (SELECT value FROM json_each(?))", []any{string(append(list, ']'))}
 }
 
 // The statements of FindPaths.

@@ -69,6 +69,11 @@ func TestANameMeansPaths(t *testing.T) {
 	if _, _, _, err := s.FindPaths("/w", "many"); !errors.Is(err, ErrManyPaths) {
 		t.Errorf("a name of %d paths: %v", maxPaths+1, err)
 	}
+	five, _, _, err := s.FindPaths("/w", "*/many/*5*")
+	noError(t, err)
+	if all, err := s.Sessions(SessionQuery{Calls: CallQuery{Paths: five, Open: true, Outcomes: domain.Outcomes()}}); err != nil || len(all) != 1 || len(five.Names()) < 3000 {
+		t.Errorf("sessions by %d paths and every outcome: %v, %v", len(five.Names()), all, err)
+	}
 	if _, below, _, err := s.FindPaths("/w", "many/7.go"); err != nil || len(below.Names()) != 0 {
 		t.Errorf("many/7.go: %v, %v", below, err)
 	}

@@ -447,3 +447,41 @@ func checkCallFlags(t *testing.T, random *rand.Rand, s *Snapshot, p plainLog) {
 			chosen(p.requests, p.requestNames, func(r fieldValues) any { return fmt.Sprint(r["session"], r["message"], r["call"]) }, of["call"]))
 	}
 }
+
+// The largest conditions that where.Parse takes are statements that SQLite takes, in each list
+// and with every other flag.
+func TestTheLargestConditionsAreExecuted(t *testing.T) {
+	t.Parallel()
+	l, _ := newLedger(t, projectionstest.History(19, 60))
+	s := snapshot(t, newIndex(t, l))
+	many := func(comparison string) string {
+		return strings.Repeat(comparison+" or ", where.MaxComparisons-1) + comparison
+	}
+	deep := strings.Repeat("not (", where.MaxDepth/2-1) + "session = a" + strings.Repeat(")", where.MaxDepth/2-1)
+	parse := func(text string, fields []where.Field) *where.Expr {
+		return value[*where.Expr](t)(where.Parse(text, fields, instant))
+	}
+	phrase := value[Phrase](t)(NewPhrase("word"))
+	for _, text := range []string{many("by = user"), many(`person != "a"`), deep, "session ~ \"*" + strings.Repeat("a*", where.MaxBytes/2-20) + "\"", "session ~ \"*" + strings.Repeat("%", where.MaxBytes-20) + "\""} {
+		q := CallQuery{Where: parse(text, CallFields), Open: true, Outcomes: domain.Outcomes(), By: "user", Phrase: phrase}
+		_, err := s.Sessions(SessionQuery{Calls: q})
+		noError(t, err)
+		q.Outcomes = q.Outcomes[:2]
+		_, err = s.Calls(q)
+		noError(t, err)
+		noError(t, s.CallFacts(q, func(CallFact) {}))
+		noError(t, s.ReplyFacts(q, func(ReplyFact) {}))
+		_, err = s.Requests(RequestQuery{Calls: q, Where: parse(text, RequestFields), By: "user"})
+		noError(t, err)
+	}
+	_, err := s.Turns(TurnQuery{Where: parse(many("offered = read"), TurnFields)})
+	noError(t, err)
+	_, err = s.Sessions(SessionQuery{Where: parse(many("duration > 1s"), SessionFields)})
+	noError(t, err)
+	_, err = s.Search(TextQuery{Phrase: phrase, Where: parse(many("time > 2026-01-02T03:04:05Z"), TextFields)})
+	noError(t, err)
+	_, err = s.Calls(CallQuery{Where: parse(many("path = a"), CallFields)})
+	noError(t, err)
+	_, err = s.Calls(CallQuery{Where: parse(strings.ReplaceAll(many("took > 1s"), "or", "and"), CallFields)})
+	noError(t, err)
+}
