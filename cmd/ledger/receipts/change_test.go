@@ -264,7 +264,9 @@ func TestEachChangeOfTheStoreIsFound(t *testing.T) {
 				continue
 			}
 			place := fmt.Sprintf("revision %d of %s", e.Revision, stream)
-			if !slices.ContainsFunc(report.Differences, func(f Finding) bool { return strings.Contains(f.Place, place) && strings.Contains(f.Detail, a.says) }) {
+			if !slices.ContainsFunc(report.Differences, func(f Discrepancy) bool {
+				return strings.Contains(f.Place, place) && strings.Contains(f.Detail, a.says)
+			}) {
 				t.Errorf("%s in place of %s: no difference at %s says %q: %+v", a.name, e.Kind, place, a.says, report.Differences)
 			}
 		}
@@ -304,7 +306,7 @@ func TestAReceiptThatContradictsItselfIsFound(t *testing.T) {
 		{func(r *Receipt) { r.Events[0].Stream = "session-x" }, "events[0]", "it is of the stream session-x"},
 		{func(r *Receipt) { r.Head.Revision = 1 }, "events[0]", "is after the head 1"},
 		{func(r *Receipt) { r.Outputs[0].Bytes++ }, "outputs[0]", "the settlement in events["},
-		{func(r *Receipt) { r.Outputs = []Output{} }, "outputs[0]", "is missing, which the settlement"},
+		{func(r *Receipt) { r.Outputs = []NamedOutput{} }, "outputs[0]", "is missing, which the settlement"},
 		{func(r *Receipt) { r.Outputs = append(r.Outputs, r.Outputs[0]) }, "outputs[1]", "is no output that the settlement"},
 		{func(r *Receipt) { r.Program.Version = "v2" }, "receipt_sha256", "it was changed after it was made"},
 	} {
@@ -320,11 +322,11 @@ func TestAReceiptThatContradictsItselfIsFound(t *testing.T) {
 		if r, err = Read(bytes.NewReader(changed)); err != nil {
 			t.Fatal(err)
 		}
-		c := &checker{Report: &Report{}, receipt: r}
+		c := &storeComparison{Report: &Report{}, receipt: r}
 		c.checkSeal()
 		c.checkEvents()
 		c.checkRetained()
-		if !slices.ContainsFunc(c.Differences, func(f Finding) bool {
+		if !slices.ContainsFunc(c.Differences, func(f Discrepancy) bool {
 			return strings.HasPrefix(f.Place, row.place) && strings.Contains(f.Detail, row.says)
 		}) {
 			t.Errorf("no difference at %s says %q: %+v", row.place, row.says, c.Differences)

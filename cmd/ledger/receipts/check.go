@@ -17,8 +17,8 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// A Finding is something that a check found at a place of a receipt or of the store.
-type Finding struct {
+// A Discrepancy is a difference or a note at a place of a receipt or of the store.
+type Discrepancy struct {
 	// Place is a member of the receipt, or a revision of the session.
 	Place  string `json:"place"`
 	Detail string `json:"detail"`
@@ -37,23 +37,24 @@ type Report struct {
 	Events  int              `json:"events"`  // in the receipt
 	Outputs int              `json:"outputs"` // in the receipt
 	Checked int              `json:"checked"` // outputs whose bytes were read and have their digest
-	// Differences are what is not as in the store, and Notes what may differ from it.
-	Differences []Finding `json:"differences"`
-	Notes       []Finding `json:"notes"`
+	// Differences contradict the store. Notes are about values that a later or copied store may
+	// have otherwise.
+	Differences []Discrepancy `json:"differences"`
+	Notes       []Discrepancy `json:"notes"`
 }
 
 // differ adds a difference.
 func (r *Report) differ(place, format string, args ...any) {
-	r.Differences = append(r.Differences, Finding{place, fmt.Sprintf(format, args...)})
+	r.Differences = append(r.Differences, Discrepancy{place, fmt.Sprintf(format, args...)})
 }
 
 // note adds a note.
 func (r *Report) note(place, format string, args ...any) {
-	r.Notes = append(r.Notes, Finding{place, fmt.Sprintf(format, args...)})
+	r.Notes = append(r.Notes, Discrepancy{place, fmt.Sprintf(format, args...)})
 }
 
-// A checker compares a receipt with a store.
-type checker struct {
+// A storeComparison compares a receipt with a store.
+type storeComparison struct {
 	*Report
 	receipt *Receipt
 	store   *stores.Store
@@ -74,10 +75,10 @@ type Options struct {
 // that does not begin with the record of the receipt or lacks the session, and an error of the log
 // or the outputs; a record that does not decode is a difference.
 func Check(ctx context.Context, s *stores.Store, r *Receipt, opts Options) (*Report, error) {
-	c := &checker{
+	c := &storeComparison{
 		Report: &Report{
 			Store: s.Name, Session: r.Call.Session, Message: r.Call.Message, Call: r.Call.Call, Made: r.Made, Program: r.Program,
-			Events: len(r.Events), Outputs: len(r.Outputs), Differences: []Finding{}, Notes: []Finding{},
+			Events: len(r.Events), Outputs: len(r.Outputs), Differences: []Discrepancy{}, Notes: []Discrepancy{},
 		},
 		receipt: r, store: s, pruned: map[domain.Ref]events.OutputPruned{},
 	}
@@ -99,7 +100,7 @@ func Check(ctx context.Context, s *stores.Store, r *Receipt, opts Options) (*Rep
 }
 
 // checkStore compares the first record of the log with that of the receipt.
-func (c *checker) checkStore(ctx context.Context) error {
+func (c *storeComparison) checkStore(ctx context.Context) error {
 	first, err := storeRef(ctx, c.store)
 	switch want := c.receipt.Store; {
 	case errors.Is(err, events.ErrDamaged):
@@ -115,7 +116,7 @@ func (c *checker) checkStore(ctx context.Context) error {
 }
 
 // checkSeal compares the digest of the receipt with its members.
-func (c *checker) checkSeal() {
+func (c *storeComparison) checkSeal() {
 	if r := c.receipt; r.computed != r.SHA256 {
 		c.differ("receipt_sha256", "the receipt has the SHA-256 %s, and says %s: it was changed after it was made", r.computed, r.SHA256)
 	}
@@ -123,7 +124,7 @@ func (c *checker) checkSeal() {
 
 // checkEvents checks the events of the receipt without the store: their digests, their order,
 // their stream and their roles. It sets c.settled.
-func (c *checker) checkEvents() {
+func (c *storeComparison) checkEvents() {
 	session := events.SessionStream(c.receipt.Call.Session)
 	selection, last := calls.NewSelection(c.receipt.Call.key()), events.Revision(0)
 	for i, e := range c.receipt.Events {
@@ -154,7 +155,7 @@ func (c *checker) checkEvents() {
 		if role := selection.Role(v.Event); role != e.Role {
 			c.differ(place, "it is %s, and the receipt says %q", roleText(role), e.Role)
 		}
-		if before := c.settled; before == nil {
+		if c.settled == nil {
 			if c.settled = settlementOf(c.receipt.Call.key(), nil, v.Event); c.settled != nil {
 				c.at, c.Outcome = i, &c.settled.Outcome
 			}
@@ -163,7 +164,7 @@ func (c *checker) checkEvents() {
 }
 
 // placeOf names an event of the receipt.
-func placeOf(i int, e Event) string {
+func placeOf(i int, e RecordedEvent) string {
 	return fmt.Sprintf("events[%d], revision %d of %s", i, e.Revision, e.Stream)
 }
 
@@ -177,7 +178,7 @@ func roleText(role calls.Role) string {
 
 // checkSession reads the session from the store, and compares each event of the call up to the
 // head with that of the receipt.
-func (c *checker) checkSession(ctx context.Context) error {
+func (c *storeComparison) checkSession(ctx context.Context) error {
 	session, head := events.SessionStream(c.receipt.Call.Session), c.receipt.Head
 	byRevision := map[events.Revision]int{}
 	for i, e := range slices.Backward(c.receipt.Events) {
@@ -237,7 +238,7 @@ func (c *checker) checkSession(ctx context.Context) error {
 }
 
 // checkHead compares the head of the receipt with the entry at its revision.
-func (c *checker) checkHead(e events.Entry) {
+func (c *storeComparison) checkHead(e events.Entry) {
 	head := c.receipt.Head
 	if e.ID != head.Event {
 		c.differ("head.event", "at revision %d the store has %s, and the receipt says %s", head.Revision, e.ID, head.Event)
@@ -248,7 +249,7 @@ func (c *checker) checkHead(e events.Entry) {
 }
 
 // checkLength reports the head and each event of the receipt behind the end of the session.
-func (c *checker) checkLength(length events.Revision) {
+func (c *storeComparison) checkLength(length events.Revision) {
 	if c.receipt.Head.Revision > length {
 		c.differ("head.revision", "the session of the store ends at revision %d, and that of the receipt at %d", length, c.receipt.Head.Revision)
 	}
@@ -261,7 +262,7 @@ func (c *checker) checkLength(length events.Revision) {
 
 // compare compares event i of the receipt with the entry of the store at its revision, whose role
 // in the call is role.
-func (c *checker) compare(i int, e events.Entry, role calls.Role) {
+func (c *storeComparison) compare(i int, e events.Entry, role calls.Role) {
 	got := c.receipt.Events[i]
 	place := placeOf(i, got)
 	want := newEvent(role, e)
@@ -289,7 +290,7 @@ func (c *checker) compare(i int, e events.Entry, role calls.Role) {
 }
 
 // compareBytes reports data or metadata that differ.
-func (c *checker) compareBytes(place, name string, got, want []byte) {
+func (c *storeComparison) compareBytes(place, name string, got, want []byte) {
 	if bytes.Equal(got, want) {
 		return
 	}
@@ -307,7 +308,7 @@ func sum(b []byte) string {
 }
 
 // checkRetained compares the outputs of the receipt with those that its settlement names.
-func (c *checker) checkRetained() {
+func (c *storeComparison) checkRetained() {
 	var named []domain.Retained
 	if c.settled != nil {
 		named = c.settled.Retained
@@ -331,7 +332,7 @@ func retainedText(r domain.Retained) string {
 }
 
 // checkOutput compares output i with the store.
-func (c *checker) checkOutput(ctx context.Context, i int, o Output, bytes bool) error {
+func (c *storeComparison) checkOutput(ctx context.Context, i int, o NamedOutput, bytes bool) error {
 	place := fmt.Sprintf("outputs[%d], %s", i, o.Ref)
 	found, err := c.store.Outputs.Stat(ctx, o.Ref)
 	if err == nil && found != o.Retained {
@@ -367,7 +368,7 @@ func (c *checker) checkOutput(ctx context.Context, i int, o Output, bytes bool) 
 }
 
 // present counts an output that the store has with the digest of the receipt.
-func (c *checker) present(place string, o Output, bytes bool) {
+func (c *storeComparison) present(place string, o NamedOutput, bytes bool) {
 	if bytes {
 		c.Checked++
 	} else {
@@ -382,6 +383,6 @@ func (c *checker) present(place string, o Output, bytes bool) {
 }
 
 // gone reports an output whose bytes were deleted at a time under a policy.
-func (c *checker) gone(place string, at time.Time, policy string) {
+func (c *storeComparison) gone(place string, at time.Time, policy string) {
 	c.note(place, "it was pruned at %s under %q: its bytes are gone, and its digest is that of its settlement", at.UTC().Format(timeForm), policy)
 }

@@ -6,7 +6,7 @@
 // with a store. docs/formats.md specifies the form.
 //
 // An event is identified by its stream, its revision and its ID. Positions differ between a store
-// and its copy, so another position is a [Finding] among the notes of a [Report] and no difference.
+// and its copy, so another position is a [Discrepancy] among the notes of a [Report] and no difference.
 //
 // # Promises
 //

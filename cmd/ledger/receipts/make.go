@@ -25,7 +25,7 @@ var ErrNoCall = errors.New("session has no event of the call")
 // of its settlement.
 func Make(ctx context.Context, s *stores.Store, key calls.Key, program Program, now time.Time) (*Receipt, error) {
 	r := &Receipt{
-		ReceiptVersion: Version, Program: program, Made: now.UTC().Format(timeForm), Call: CallRef(key), Events: []Event{}, Outputs: []Output{}, TreeHead: noTreeHead,
+		ReceiptVersion: Version, Program: program, Made: now.UTC().Format(timeForm), Call: CallRef(key), Events: []RecordedEvent{}, Outputs: []NamedOutput{}, TreeHead: noTreeHead,
 	}
 	var err error
 	if r.Store, err = storeRef(ctx, s); err != nil {
@@ -85,8 +85,8 @@ func storeRef(ctx context.Context, s *stores.Store) (StoreRef, error) {
 
 // outputOf returns the state of an output that a settlement names. It reads the bytes of a kept
 // output, and returns an outputs.ErrDamaged if they are not those that the settlement names.
-func outputOf(ctx context.Context, s *stores.Store, named domain.Retained) (Output, error) {
-	o := Output{Retained: named, State: Kept}
+func outputOf(ctx context.Context, s *stores.Store, named domain.Retained) (NamedOutput, error) {
+	o := NamedOutput{Retained: named, State: Kept}
 	found, err := s.Outputs.Stat(ctx, named.Ref)
 	if err == nil {
 		err = s.Outputs.Verify(ctx, named.Ref)

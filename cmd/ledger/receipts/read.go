@@ -98,7 +98,7 @@ func (r *Receipt) wellFormed() error {
 }
 
 // wellFormed is that of Receipt for an event.
-func (v Event) wellFormed() error {
+func (v RecordedEvent) wellFormed() error {
 	_, err := v.entry()
 	switch {
 	case err != nil:
@@ -112,7 +112,7 @@ func (v Event) wellFormed() error {
 }
 
 // wellFormed is that of Receipt for an output.
-func (o Output) wellFormed() error {
+func (o NamedOutput) wellFormed() error {
 	switch o.State {
 	case Kept, Pruned, Unreachable, Missing:
 	default:

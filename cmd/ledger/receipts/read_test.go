@@ -195,7 +195,7 @@ func FuzzRead(f *testing.F) {
 		if err != nil || again.computed != again.SHA256 {
 			t.Fatalf("the encoding of a receipt reads as %+v, %v", again, err)
 		}
-		c := &checker{Report: &Report{}, receipt: r}
+		c := &storeComparison{Report: &Report{}, receipt: r}
 		c.checkSeal()
 		c.checkEvents()
 		c.checkRetained()
@@ -213,7 +213,7 @@ func TestAReceiptOfVersion1IsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &checker{Report: &Report{}, receipt: r}
+	c := &storeComparison{Report: &Report{}, receipt: r}
 	c.checkSeal()
 	c.checkEvents()
 	c.checkRetained()

@@ -37,9 +37,9 @@ type Receipt struct {
 	Call  CallRef  `json:"call"`
 	// Head is the end of the session when the receipt was made. The receipt has every event of
 	// the call up to it.
-	Head    Head     `json:"head"`
-	Events  []Event  `json:"events"`  // in the order of the session
-	Outputs []Output `json:"outputs"` // in the order of the settlement
+	Head    Head            `json:"head"`
+	Events  []RecordedEvent `json:"events"`  // in the order of the session
+	Outputs []NamedOutput   `json:"outputs"` // in the order of the settlement
 	// TreeHead is null. It is the place of a signed head of the log.
 	TreeHead jsontext.Value `json:"tree_head"`
 	// SHA256 is the SHA-256 of the RFC 8785 form of the receipt without this member.
@@ -58,7 +58,7 @@ type Program struct {
 // A StoreRef identifies a store and its copies by the first record of the log.
 type StoreRef struct {
 	FirstEvent domain.EventID `json:"first_event"`
-	SHA256     string         `json:"sha256"` // the digest of the record, as of an Event
+	SHA256     string         `json:"sha256"` // the digest of the record, as of a RecordedEvent
 }
 
 // A CallRef identifies a call.
@@ -80,8 +80,8 @@ type Head struct {
 	Position events.Position `json:"position"`
 }
 
-// An Event is a record of the log with its place and its role in the call.
-type Event struct {
+// A RecordedEvent is a record of the log with its place and its role in the call.
+type RecordedEvent struct {
 	Role     calls.Role      `json:"role"`
 	Stream   events.Stream   `json:"stream"`
 	Revision events.Revision `json:"revision"`
@@ -99,8 +99,8 @@ type Event struct {
 	SHA256 string `json:"sha256"`
 }
 
-// An Output is an output that the settlement names, and its state when the receipt was made.
-type Output struct {
+// A NamedOutput is an output that the settlement names, and its state when the receipt was made.
+type NamedOutput struct {
 	domain.Retained
 	State OutputState `json:"state"`
 }
@@ -117,8 +117,8 @@ const (
 )
 
 // newEvent returns an entry as an event of a receipt.
-func newEvent(role calls.Role, e events.Entry) Event {
-	v := Event{
+func newEvent(role calls.Role, e events.Entry) RecordedEvent {
+	v := RecordedEvent{
 		Role: role, Stream: e.Stream, Revision: e.Revision, Position: e.Position, ID: e.ID, Kind: e.Kind, Version: e.Version,
 		Time: e.Time.UTC().Format(timeForm), SHA256: digestOf(e),
 	}
@@ -144,7 +144,7 @@ func join(text string, encoded []byte) []byte {
 }
 
 // entry is the inverse of newEvent. The error names the first member without a valid value.
-func (v Event) entry() (events.Entry, error) {
+func (v RecordedEvent) entry() (events.Entry, error) {
 	at, err := parseTime(v.Time)
 	if err != nil {
 		return events.Entry{}, err

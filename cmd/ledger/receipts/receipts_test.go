@@ -90,7 +90,7 @@ func TestLaterEventsAreNotes(t *testing.T) {
 
 // noted reports whether a note of a report has a text.
 func noted(r *Report, text string) bool {
-	return slices.ContainsFunc(r.Notes, func(f Finding) bool { return strings.Contains(f.Detail, text) })
+	return slices.ContainsFunc(r.Notes, func(f Discrepancy) bool { return strings.Contains(f.Detail, text) })
 }
 
 // lengthOf returns the length of a stream.
