@@ -162,8 +162,8 @@ var importRules = map[string]importRule{
 		"cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",
 	}, nil},
 	"cmd/ledger/replaying": {[]string{
-		"domain", "events", "events/embedded", "projections", "projections/conversation", "projections/index", "registry", "registry/outputs", "runner", "runner/replay",
-		"cmd/ledger/fault", "cmd/ledger/query", "cmd/ledger/render", "cmd/ledger/stores",
+		"domain", "events", "events/embedded", "projections", "projections/conversation", "projections/index", "registry", "registry/outputs", "builtins/permission", "runner", "runner/replay",
+		"cmd/ledger/fault", "cmd/ledger/query", "cmd/ledger/render", "cmd/ledger/sessions", "cmd/ledger/stores",
 	}, nil},
 	"cmd/ledger/storecopy": {[]string{
 		"events", "projections/spill", "registry/outputs", "domain", "cmd/ledger/fault", "cmd/ledger/render", "cmd/ledger/stores",

@@ -85,6 +85,9 @@ func outputsOf(s *stores.Store) replay.OutputSource {
 	}
 }
 
+// modes describes the ways of a replay for a person.
+var modes = map[string]string{"tape": "from the tape", "tools": "with real tools", "model": "with a live model"}
+
 // maxShown is the number of differences that Show prints.
 const maxShown = 50
 
@@ -107,7 +110,7 @@ func Show(p *render.Printer, r *replay.Report, kept bool) error {
 		if !r.Same {
 			verdict = render.Count(len(r.Differences), "difference")
 		}
-		text := fmt.Sprintf("%s: %s, %s and %s replayed from the tape", verdict, render.Count(r.Turns, "turn"), render.Count(r.Calls, "call"), render.Count(r.Events, "event"))
+		text := fmt.Sprintf("%s: %s, %s and %s replayed, %s", verdict, render.Count(r.Turns, "turn"), render.Count(r.Calls, "call"), render.Count(r.Events, "event"), modes[r.Mode])
 		if kept {
 			text += "; ledger session show " + r.Replay.String()
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/builtins"
 	"github.com/settlement-ledger/ledger/builtins/lsp"
+	"github.com/settlement-ledger/ledger/builtins/permission"
 	"github.com/settlement-ledger/ledger/builtins/workspace"
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
@@ -71,6 +72,13 @@ type Setup struct {
 
 	instructions string // of the project, for the system prompt; OpenWorkspace reads them
 
+	// Approver and Questioner take the place of the terminal. Nil: the terminal, if there
+	// is one.
+	Approver   permission.Approver
+	Questioner permission.Questioner
+	// WrapTools returns the tools to register in place of the built-in ones. Nil: these.
+	WrapTools func(registry.Tools) (registry.Tools, error)
+
 	ApprovalLife time.Duration // how long a saved approval is valid; 0: until it is revoked
 }
 
@@ -91,7 +99,11 @@ func (p *ActiveProcess) OpenWorkspace(ctx context.Context, s Setup) (*SessionRun
 		Person: p.launcher.Person, ApprovalLife: s.ApprovalLife, Environment: s.Environment, UserEnvironment: os.Environ(),
 		Tools: func(w *engine.Workspace) (registry.Tools, error) {
 			keep := func(servers *lsp.Servers) { r.servers = append(r.servers, servers) }
-			return s.tools(toolParts{Workspace: w, root: root, outputs: outputReader{p.Outputs}, version: p.launcher.Version, keepServers: keep})
+			made, err := s.tools(toolParts{Workspace: w, root: root, outputs: outputReader{p.Outputs}, version: p.launcher.Version, keepServers: keep})
+			if err != nil || s.WrapTools == nil {
+				return made, err
+			}
+			return s.WrapTools(made)
 		},
 		Runner: runner.Config{
 			Provider: s.Provider, Steps: s.Steps, Client: clientName, Flags: s.Flags, Has: s.has, OnPart: r.onPart, VersionControl: versioncontrol.Read,
@@ -99,6 +111,9 @@ func (p *ActiveProcess) OpenWorkspace(ctx context.Context, s Setup) (*SessionRun
 	}
 	if terminal := p.launcher.Terminal(ctx); terminal != nil {
 		config.Approver, config.Questioner = terminal, terminal
+	}
+	if s.Approver != nil {
+		config.Approver, config.Questioner = s.Approver, s.Questioner
 	}
 	if err := s.addToolFolders(&config, root.Path()); err != nil {
 		return nil, errors.Join(err, r.Close())
