@@ -84,6 +84,7 @@ var pipeCases = map[string][][]string{
 	"output":                        {{"call_2"}, {"call_2", "--stat"}},
 	"permission ls":                 {{}},
 	"publish":                       {{"--to", "file:DIR/log.jsonl", "--name", "n"}},
+	"replay":                        {{"--dry-run"}},
 	"recover":                       {{}},
 	"registry at":                   {{"now"}},
 	"resume":                        {{"@last", "--script", "DIR/session.json", "--workspace", "DIR"}},
@@ -92,6 +93,7 @@ var pipeCases = map[string][][]string{
 	"serve":                         {{"--listen", "127.0.0.1:0"}},
 	"serve user":                    {{"name"}},
 	"session diff":                  {{"@last", "@last"}},
+	"session fork":                  {{}},
 	"session ls":                    {{}},
 	"session play":                  nil, // needs a terminal
 	"session show":                  {{}},

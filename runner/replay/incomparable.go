@@ -47,6 +47,9 @@ func (c *comparison) excusedEnd(e labeled, end events.CallSettled, field string)
 	if !c.tape.imported {
 		return ""
 	}
+	if _, err := domain.ParseName(end.Tool); err != nil && end.Outcome != domain.UnknownTool {
+		return "no tool can be registered under the name of the call"
+	}
 	switch field {
 	case "outcome", "interruption":
 		return ""
