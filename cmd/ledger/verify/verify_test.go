@@ -71,3 +71,41 @@ func TestVerifyComparesTheIndex(t *testing.T) {
 		}
 	}
 }
+
+// verify reports a fork whose past is not the event that it names, or is not on record
+// before the fork.
+func TestVerifyFindsAForkWithoutItsPast(t *testing.T) {
+	t.Parallel()
+	store := eventstest.NewSlice()
+	log := projectionstest.NewLog(1)
+	parent, fork := log.Mint.Session(), log.Mint.Session()
+	log.Add(events.SessionStream(parent), events.SessionOpened{Session: parent, Origin: events.Origin{Kind: events.RunHere}})
+	log.Add(events.SessionStream(parent), events.PromptAdmitted{Message: log.Mint.Message(), Text: "one"})
+	log.Add(events.SessionStream(fork), events.SessionOpened{Session: fork, Origin: events.Origin{Kind: events.Forked}})
+	history := log.Envelopes()
+	if err := projectionstest.Append(t.Context(), store, history); err != nil {
+		t.Fatal(err)
+	}
+	s := &stores.Store{Log: store}
+	for name, c := range map[string]struct {
+		e        events.SessionForked
+		position uint64
+		wants    int
+	}{
+		"its past":               {events.SessionForked{Parent: parent, Revision: 2, Event: history[1].ID}, 9, 0},
+		"another event":          {events.SessionForked{Parent: parent, Revision: 1, Event: history[1].ID}, 9, 1},
+		"behind the end":         {events.SessionForked{Parent: parent, Revision: 3, Event: history[1].ID}, 9, 1},
+		"no revision":            {events.SessionForked{Parent: parent, Event: history[1].ID}, 9, 1},
+		"an unknown session":     {events.SessionForked{Parent: log.Mint.Session(), Revision: 1, Event: history[1].ID}, 9, 1},
+		"a past that came later": {events.SessionForked{Parent: parent, Revision: 2, Event: history[1].ID}, 1, 1},
+	} {
+		v := newReport(nil)
+		at := events.Envelope{Stream: events.SessionStream(fork), Revision: 2, Position: events.NewPosition(c.position, c.position), Event: c.e}
+		if err := v.checkPast(t.Context(), s, at, c.e); err != nil {
+			t.Fatal(err)
+		}
+		if len(v.Exceptions) != c.wants || c.wants > 0 && v.Exceptions[0].Law != PastResolves {
+			t.Errorf("%s: exceptions %v, want %d of the law", name, v.Exceptions, c.wants)
+		}
+	}
+}
