@@ -200,7 +200,7 @@ func (v *Report) readAll(ctx context.Context, s *stores.Store, checker *calls.Ch
 		case events.ReplyRefused:
 			v.Refused++
 		case events.SessionForked:
-			if err := v.checkPast(ctx, s, e, kind); err != nil {
+			if err := v.checkPast(ctx, s.Log, e, kind); err != nil {
 				return err
 			}
 		}
@@ -211,7 +211,7 @@ func (v *Report) readAll(ctx context.Context, s *stores.Store, checker *calls.Ch
 
 // checkPast checks that the past of a fork is on record before the fork. It reads one event
 // of the parent.
-func (v *Report) checkPast(ctx context.Context, s *stores.Store, fork events.Envelope, e events.SessionForked) error {
+func (v *Report) checkPast(ctx context.Context, log events.Store, fork events.Envelope, e events.SessionForked) error {
 	fails := func(format string, args ...any) {
 		v.except(calls.Exception{
 			Law: PastResolves, Detail: fmt.Sprintf(format, args...), Stream: fork.Stream, Revision: fork.Revision, Position: fork.Position, Event: fork.ID,
@@ -221,7 +221,7 @@ func (v *Report) checkPast(ctx context.Context, s *stores.Store, fork events.Env
 		fails("its past ends at revision %d", e.Revision)
 		return nil
 	}
-	for past, err := range s.Log.Read(ctx, events.SessionStream(e.Parent), events.Revision(e.Revision-1)) {
+	for past, err := range log.Read(ctx, events.SessionStream(e.Parent), events.Revision(e.Revision-1)) {
 		switch {
 		case errors.Is(err, events.ErrDamaged):
 			return nil // the law about records names the record

@@ -86,7 +86,6 @@ func TestVerifyFindsAForkWithoutItsPast(t *testing.T) {
 	if err := projectionstest.Append(t.Context(), store, history); err != nil {
 		t.Fatal(err)
 	}
-	s := &stores.Store{Log: store}
 	for name, c := range map[string]struct {
 		e        events.SessionForked
 		position uint64
@@ -101,7 +100,7 @@ func TestVerifyFindsAForkWithoutItsPast(t *testing.T) {
 	} {
 		v := newReport(nil)
 		at := events.Envelope{Stream: events.SessionStream(fork), Revision: 2, Position: events.NewPosition(c.position, c.position), Event: c.e}
-		if err := v.checkPast(t.Context(), s, at, c.e); err != nil {
+		if err := v.checkPast(t.Context(), store, at, c.e); err != nil {
 			t.Fatal(err)
 		}
 		if len(v.Exceptions) != c.wants || c.wants > 0 && v.Exceptions[0].Law != PastResolves {
