@@ -24,13 +24,15 @@ type replayFlags struct {
 	to    string
 	junit string
 	tools string
+	miss  string
 	keep  bool
 }
 
-// The values of --tools.
+// The values of --tools and --on-miss.
 const (
 	recordedTools = "recorded"
 	realTools     = "real"
+	failMiss      = "fail"
 )
 
 // replayCommand returns the command `ledger replay`.
@@ -55,11 +57,23 @@ With --tools real the recorded replies meet the built-in tools of today, in a co
 --workspace (without it, of the recorded folder): each call is the same, its output
 differs, or its outcome differs. Paths of the workspace in inputs are those of the copy.
 The copy is no sandbox: a command can reach other files. A request for permission gets
-the recorded decision, or that of --rules.`,
+the recorded decision, or that of --rules.
+
+With --model a live model gets the recorded prompts and the recorded results of tools,
+matched by tool and input. A call that the tape does not have is a miss, or an input
+drift if the tape has the tool with another input; it fails, unless --on-miss real runs
+the tool in a copy of the workspace. A tool whose definition has changed is a definition
+drift. Recorded calls that the model did not ask for are listed.`,
 		Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.complete(query.SessionWords),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.tools != recordedTools && f.tools != realTools {
 				return fault.Usage("--tools is %q: give %s or %s", f.tools, recordedTools, realTools)
+			}
+			if f.miss != failMiss && f.miss != realTools {
+				return fault.Usage("--on-miss is %q: give %s or %s", f.miss, failMiss, realTools)
+			}
+			if f.run.models.Model != "" && f.tools == realTools {
+				return fault.Usage("--tools real takes the recorded replies, and --model asks for others: give one of them")
 			}
 			if f.dry && f.to != "" {
 				return fault.Usage("--dry-run keeps nothing, and --to names where to keep it: give one of them")
@@ -72,19 +86,24 @@ the recorded decision, or that of --rules.`,
 	flags.StringVar(&f.to, "to", "", "the store of the new session (default: that of the recorded one)")
 	flags.StringVar(&f.junit, "junit", "", "write the comparison as a JUnit file")
 	flags.StringVar(&f.tools, "tools", recordedTools, "where the results of tools come from: recorded or real")
+	flags.StringVar(&f.run.models.Model, "model", "", "a live model to ask, as PROVIDER/MODEL, with the recorded results of tools")
+	flags.StringVar(&f.run.models.BaseURL, "base-url", "", "the base URL of the provider, for a compatible server")
+	flags.StringVar(&f.run.models.API, "api", "", "the format of an OpenAI-compatible server: chat or responses")
+	flags.StringVar(&f.miss, "on-miss", failMiss, "what a call of a live model does that the tape does not have: fail or real")
 	flags.StringVar(&f.run.Workspace, "workspace", "", "the folder of which real tools get a copy (default: the recorded one)")
 	flags.StringVar(&f.run.rulesFile, "rules", "", "a file of permission rules for real tools (default: the recorded decisions)")
 	flags.BoolVar(&f.keep, "keep", false, "keep the copy of the workspace")
 	must(cmd.MarkFlagFilename("junit", "xml"))
 	must(cmd.MarkFlagFilename("rules"))
 	must(cmd.MarkFlagDirname("workspace"))
+	must(cmd.RegisterFlagCompletionFunc("on-miss", cobra.FixedCompletions([]string{failMiss, realTools}, cobra.ShellCompDirectiveNoFileComp)))
 	must(cmd.RegisterFlagCompletionFunc("tools", cobra.FixedCompletions([]string{recordedTools, realTools}, cobra.ShellCompDirectiveNoFileComp)))
 	return cmd
 }
 
 // replaySession replays the session that id identifies, and prints the comparison.
 func (a *app) replaySession(ctx context.Context, f replayFlags, id string) error {
-	if f.tools == realTools {
+	if f.tools == realTools || f.run.models.Model != "" {
 		return a.replayInto(ctx, f, func(s *stores.Store, p *sessions.ActiveProcess) error { return a.replayTools(ctx, f, s, id, p) })
 	}
 	if f.dry {
@@ -129,7 +148,7 @@ func (a *app) replayTape(ctx context.Context, f replayFlags, s *stores.Store, id
 	return a.showReplay(f, report, err)
 }
 
-// replayTools replays a session with real tools, in the store of p.
+// replayTools replays a session with real tools or a live model, in the store of p.
 func (a *app) replayTools(ctx context.Context, f replayFlags, s *stores.Store, id string, p *sessions.ActiveProcess) error {
 	session, err := a.recordedSession(ctx, s, id)
 	if err != nil {
@@ -139,7 +158,15 @@ func (a *app) replayTools(ctx context.Context, f replayFlags, s *stores.Store, i
 	if err != nil {
 		return err
 	}
-	report, err := replaying.ReplayTools(ctx, s, session, p, o)
+	if f.run.models.Model == "" {
+		report, err := replaying.ReplayTools(ctx, s, session, p, o)
+		return a.showReplay(f, report, err)
+	}
+	if err := f.run.chooseModel(a); err != nil {
+		return err
+	}
+	o.Provider, o.Steps = f.run.Provider, f.run.Steps
+	report, err := replaying.ReplayModel(ctx, s, session, p, o, f.miss == realTools)
 	return a.showReplay(f, report, err)
 }
 

@@ -9,9 +9,14 @@
 // order. The [Report] has each [Difference] with both sides, and each [Incomparable] part
 // with the reason.
 //
+// Two other ways use a part of a tape. [Replies] gives the recorded replies to a session with
+// real tools, and compares the end of each call. [LiveTools] gives the recorded results to a
+// live model, and reports its misses and drifts.
+//
 // # Promises
 //
-//   - No model is asked and no tool runs.
+//   - Run asks no model and runs no tool. LiveTools runs a tool only for a call that the tape
+//     does not have, and only if it may.
 //   - The record of the session is not changed.
 //   - IDs and times are not compared. IDs in texts are compared by what they name.
 //   - The order of the events is that of the tape as far as the runner can record it; an

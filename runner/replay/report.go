@@ -51,6 +51,12 @@ const (
 	// ConversationDiffers is another message that the model was shown, although the events
 	// of the message are the same.
 	ConversationDiffers DifferenceKind = "conversation"
+	// Miss is a call of a live model that the tape does not have.
+	Miss DifferenceKind = "miss"
+	// InputDrift is a call of a live model whose tool the tape has with another input.
+	InputDrift DifferenceKind = "input drift"
+	// DefinitionDrift is a tool that has another definition today, or is gone.
+	DefinitionDrift DifferenceKind = "definition drift"
 	// SessionDiffers is another opening of the session or another event of it.
 	SessionDiffers DifferenceKind = "session"
 )
@@ -75,6 +81,10 @@ type Difference struct {
 // String returns the difference as a line for a person.
 func (d Difference) String() string {
 	text := string(d.Kind) + " differs: " + d.Event
+	switch d.Kind {
+	case Miss, InputDrift, DefinitionDrift, MissingEvent, ExtraEvent:
+		text = string(d.Kind) + ": " + d.Event
+	}
 	if d.Field != "" {
 		text += ", " + d.Field
 	}
@@ -108,7 +118,7 @@ type Report struct {
 	// Session is the recorded session, and Replay the new one.
 	Session domain.SessionID `json:"session"`
 	Replay  domain.SessionID `json:"replay"`
-	// Mode is tape.
+	// Mode is tape, tools or model.
 	Mode string `json:"mode"`
 	// Same is set if there is no difference.
 	Same bool `json:"same"`
@@ -122,4 +132,6 @@ type Report struct {
 	Differences []Difference `json:"differences"`
 	// Incomparable are the parts that cannot be compared.
 	Incomparable []Incomparable `json:"not_comparable"`
+	// Unused are the recorded calls that a live model did not ask for.
+	Unused []Step `json:"unused,omitempty"`
 }

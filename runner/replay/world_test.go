@@ -383,3 +383,18 @@ func (s *swapping) Append(ctx context.Context, stream events.Stream, after event
 	}
 	return s.Store.Append(ctx, stream, after, records...)
 }
+
+// ends returns the outcomes of the calls of the session.
+func (w *world) ends() map[domain.CallID]domain.Outcome {
+	w.t.Helper()
+	ends := map[domain.CallID]domain.Outcome{}
+	for v, err := range w.ledger.Read(w.t.Context(), events.SessionStream(w.session), 0) {
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if e, ok := v.Event.(events.CallSettled); ok {
+			ends[e.Call] = e.Outcome
+		}
+	}
+	return ends
+}

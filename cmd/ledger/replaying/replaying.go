@@ -103,12 +103,15 @@ func Show(p *render.Printer, r *replay.Report, kept bool) error {
 			p.Line("  recorded: %s", shown(d.Recorded))
 			p.Line("  replayed: %s", shown(d.Replayed))
 		}
+		for _, step := range r.Unused {
+			p.Line("not asked for: %s", render.OneLine(step.String(), 200))
+		}
 		for _, n := range r.Incomparable {
 			p.Line("%s", p.Styled(render.Dim, "not comparable: "+render.OneLine(n.Where+": "+n.Reason, 300)))
 		}
 		verdict := "same"
 		if !r.Same {
-			verdict = render.Count(len(r.Differences), "difference")
+			verdict = render.Count(len(r.Differences)+len(r.Unused), "difference")
 		}
 		text := fmt.Sprintf("%s: %s, %s and %s replayed, %s", verdict, render.Count(r.Turns, "turn"), render.Count(r.Calls, "call"), render.Count(r.Events, "event"), modes[r.Mode])
 		if kept {

@@ -78,6 +78,38 @@ func ReplayTools(ctx context.Context, from *stores.Store, session domain.Session
 	return report, nil
 }
 
+// ReplayModel runs the prompts of a session of a store with a live model, o.Provider, and the
+// recorded results of the tools, into the store of p. If onMissReal is set, a call that the
+// tape does not have runs the real tool in a copy of the workspace.
+func ReplayModel(ctx context.Context, from *stores.Store, session domain.SessionID, p *sessions.ActiveProcess, o RealOptions, onMissReal bool) (report *replay.Report, err error) {
+	tape, err := replay.ReadTape(ctx, from.Ledger, session)
+	if err != nil {
+		return nil, tapeFault(err)
+	}
+	w, err := openCopy(ctx, tape, p, &o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.close(o.Keep)) }()
+	live := tape.LiveTools(outputsOf(from), onMissReal, w.into)
+	o.WrapTools = live.Wrap
+	if w.runner, err = p.OpenWorkspace(ctx, o.Setup); err != nil {
+		return nil, err
+	}
+	if err := w.open(ctx, tape, "model"); err != nil {
+		return nil, err
+	}
+	for _, prompt := range tape.Prompts() {
+		if err := w.admit(ctx, prompt); err != nil {
+			return nil, err
+		}
+		if err := w.runner.Run(ctx, w.session); err != nil {
+			return nil, err
+		}
+	}
+	return live.Report(ctx, p.Ledger, w.session)
+}
+
 // A copiedWorkspace is a session in a copy of a workspace.
 type copiedWorkspace struct {
 	path string
