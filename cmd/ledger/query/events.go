@@ -1,7 +1,9 @@
 package query
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"iter"
 	"slices"
 
@@ -42,12 +44,16 @@ func (f *EventFilter) Resolve(ctx context.Context, s *stores.Store) error {
 // the decoded event, or zero if e does not decode. The session of an event is that of
 // its stream, or for any other stream the correlation of v.
 func (f *EventFilter) Matches(e events.Entry, v events.Envelope) bool {
-	session := v.Correlation
-	if own, ok := e.Stream.Session(); ok {
-		session = own
-	}
+	_, own := e.Stream.Session()
+	return f.mayMatch(e) && (f.sessionID.IsZero() || own || v.Correlation == f.sessionID)
+}
+
+// mayMatch reports whether the filter can select an entry, which depends on its data only
+// if its stream is not that of a session.
+func (f *EventFilter) mayMatch(e events.Entry) bool {
+	own, ok := e.Stream.Session()
 	return (f.Stream == "" || string(e.Stream) == f.Stream) && (len(f.Kinds) == 0 || slices.Contains(f.Kinds, e.Kind)) &&
-		(f.sessionID.IsZero() || session == f.sessionID) && f.When.Contains(e.Time)
+		(f.sessionID.IsZero() || !ok || own == f.sessionID) && f.When.Contains(e.Time)
 }
 
 // LastEntries returns the last n entries, up to the position end, that the filter selects,
@@ -62,12 +68,14 @@ func LastEntries(ctx context.Context, s *stores.Store, filter EventFilter, end e
 		if err != nil {
 			return nil, err
 		}
-		var v events.Envelope
-		if !filter.sessionID.IsZero() {
-			v, _ = events.Decode(e) // an entry that does not decode is of the session of its stream
-		}
-		if e.Position.Compare(end) > 0 || !filter.Matches(e, v) {
+		if e.Position.Compare(end) > 0 || !filter.mayMatch(e) {
 			continue
+		}
+		if !filter.sessionID.IsZero() {
+			v, _ := events.Decode(e) // an entry that does not decode is of the session of its stream
+			if !filter.Matches(e, v) {
+				continue
+			}
 		}
 		if latest = append(latest, e); len(latest) == n {
 			break
@@ -80,19 +88,55 @@ func LastEntries(ctx context.Context, s *stores.Store, filter EventFilter, end e
 // Entries yields the entries after a position that the filter selects. It yields an
 // entry that does not decode together with an ErrDamaged, and a record that the store
 // cannot read as a zero Entry with an ErrDamaged. Any other error ends the loop.
+//
+// If the filter selects a stream, Entries reads only that, unless it meets a record that
+// the store cannot read. For a session it reads the log, because events of other streams
+// belong to it, and decodes those that may match.
 func Entries(ctx context.Context, s *stores.Store, after events.Position, filter EventFilter) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
-		for e, err := range s.Entries(ctx, after) {
-			var v events.Envelope
-			if err == nil {
-				v, err = events.Decode(e)
+		if filter.Stream != "" {
+			at, err := streamEntries(ctx, s, after, filter, yield)
+			if !errors.Is(err, events.ErrDamaged) {
+				return
 			}
-			if !e.ID.IsZero() && !filter.Matches(e, v) {
-				continue
-			}
-			if !yield(e, err) {
+			after = at
+		}
+		for e, err := range s.LentEntries(ctx, after) {
+			if !filter.pass(e, err, yield) {
 				return
 			}
 		}
 	}
+}
+
+// streamEntries yields the entries of the stream of a filter as Entries does. If the store
+// cannot read one, it returns that error, which it does not yield, and the position of the
+// last entry before.
+func streamEntries(ctx context.Context, s *stores.Store, after events.Position, filter EventFilter, yield func(events.Entry, error) bool) (events.Position, error) {
+	for e, err := range events.Lend(ctx, s.Log, events.Query{Stream: events.Stream(filter.Stream), After: after}) {
+		if errors.Is(err, events.ErrDamaged) {
+			return after, err
+		}
+		if err == nil {
+			after = e.Position
+		}
+		if !filter.pass(e, err, yield) {
+			break
+		}
+	}
+	return after, nil
+}
+
+// pass yields a copy of a lent entry if the filter selects it. It reports whether the loop
+// goes on. An error that it is given is yielded.
+func (f *EventFilter) pass(e events.Entry, err error, yield func(events.Entry, error) bool) bool {
+	if err != nil {
+		return yield(e, err)
+	}
+	if !f.mayMatch(e) {
+		return true
+	}
+	e.Data, e.Metadata = bytes.Clone(e.Data), bytes.Clone(e.Metadata)
+	v, err := events.Decode(e)
+	return !f.Matches(e, v) || yield(e, err)
 }
