@@ -360,7 +360,7 @@ func ordinals(layers []catalog.LayerHistory) []catalog.LayerHistory {
 func TestLayersAtAMomentAreThoseOfTheCatalog(t *testing.T) {
 	t.Parallel()
 	random := newRandom(t)
-	for range rounds(2, 30) {
+	for range rounds(2, 8) {
 		history := projectionstest.History(random.Uint64(), length(600))
 		for i := range history {
 			if random.IntN(10) == 0 {
