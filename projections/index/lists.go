@@ -100,6 +100,9 @@ func (q CallQuery) endings() []string {
 
 // statement returns the statement for one ending.
 func (q CallQuery) statement(ending string) (string, []any) {
+	if q.Limit > 0 && !(q.From.IsZero() && q.To.IsZero()) && q.Where == nil && !q.restricts() {
+		return q.period()
+	}
 	condition, args := q.condition(ending)
 	return selection("calls", callColumns) + " WHERE " + condition + " ORDER BY id DESC LIMIT ?", append(args, atMost(q.Limit, q.Skip))
 }
@@ -190,6 +193,15 @@ func (q CallQuery) subqueries(columns, ofCalls string) (string, []any) {
 		parts, args = append(parts, "SELECT "+ofCalls+" FROM calls WHERE "+condition), append(args, more...)
 	}
 	return columns + " IN (" + strings.Join(parts, " UNION ALL ") + ")", args
+}
+
+// period returns the statement for a query with a period and a limit as its only
+// conditions. It reads the index of times over the period, and the rows that it returns.
+func (q CallQuery) period() (string, []any) {
+	w := &conditions{}
+	w.also("calls.asked_time IS NOT NULL")
+	w.within("calls.asked_time", q.From, q.To)
+	return selection("calls", callColumns) + " WHERE id IN (SELECT id FROM calls WHERE " + w.text() + " ORDER BY id DESC LIMIT ?) ORDER BY id DESC", append(w.args, atMost(q.Limit, q.Skip))
 }
 
 // atMost returns the argument of LIMIT for a limit, of which 0 means all, and the rows that
