@@ -3,6 +3,9 @@ package views
 import (
 	"context"
 	"encoding/json"
+	"iter"
+	"slices"
+	"time"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
@@ -113,28 +116,45 @@ func ShowCall(ctx context.Context, out *render.Printer, s *stores.Store, r *inde
 	if err != nil {
 		return err
 	}
-	d := callDetail{
-		callRow: newCallRow(query.CallWithInput{Call: c}, true), call: c, Process: render.OrNull(c.Process),
-		Retained: []retainedRow{}, Permissions: []permissionRow{}, Files: []domain.FileAccess{}, Questions: []questionRow{}, Added: []domain.CallID{}, Allowed: []domain.Rule{}, LateResults: []lateRow{}, Timeline: []eventPlace{},
-	}
+	d := newCallDetail(c)
 	first, err := firstEventOf(r, c)
 	if err != nil {
 		return err
 	}
-	concerns := calls.NewSelection(c.Key())
-	for v, err := range s.Ledger.Read(ctx, events.SessionStream(c.Session), first-1) {
+	if err := d.read(s.Ledger.Read(ctx, events.SessionStream(c.Session), first-1)); err != nil {
+		return err
+	}
+	if err := d.findChange(ctx, s); err != nil {
+		return err
+	}
+	return out.Object(d, func() { printCall(out, d) })
+}
+
+// newCallDetail returns the facts of the index about a call.
+func newCallDetail(c calls.Call) callDetail {
+	return callDetail{
+		callRow: newCallRow(query.CallWithInput{Call: c}, true), call: c, Process: render.OrNull(c.Process),
+		Retained: []retainedRow{}, Permissions: []permissionRow{}, Files: []domain.FileAccess{}, Questions: []questionRow{}, Added: []domain.CallID{}, Allowed: []domain.Rule{}, LateResults: []lateRow{}, Timeline: []eventPlace{},
+	}
+}
+
+// read applies events of the session's stream, in order, until no later one concerns the
+// call.
+func (d *callDetail) read(all iter.Seq2[events.Envelope, error]) error {
+	concerns := calls.NewSelection(d.call.Key())
+	for v, err := range all {
 		if err != nil {
 			return err
+		}
+		if _, next := v.Event.(events.TurnMaterialized); next && d.complete() {
+			return nil
 		}
 		if concerns.Role(v.Event) != "" {
 			d.apply(v)
 			d.Timeline = append(d.Timeline, newEventPlace(v))
 		}
 	}
-	if err := d.findChange(ctx, s); err != nil {
-		return err
-	}
-	return out.Object(d, func() { printCall(out, d) })
+	return nil
 }
 
 // firstEventOf returns a revision of the session before which no event concerns a call: that
@@ -150,7 +170,16 @@ func firstEventOf(r *index.Snapshot, c calls.Call) (events.Revision, error) {
 	return min(found.All[0].Revision, c.AskedAt.Revision), nil
 }
 
-// apply applies an event of the call to d. ShowCall calls it with each of them in order.
+// complete reports whether no turn after the applied events has an event of the call: the
+// call and its requests have ended, no output of it can be removed, and the index has no
+// late result. Another program may write events of an imported session in any order.
+func (d *callDetail) complete() bool {
+	return d.settled != nil && !d.call.Imported && d.call.Late == 0 && len(d.Retained) == 0 &&
+		!slices.ContainsFunc(d.Permissions, func(p permissionRow) bool { return time.Time(p.Decided).IsZero() }) &&
+		!slices.ContainsFunc(d.Questions, func(q questionRow) bool { return time.Time(q.Answered).IsZero() })
+}
+
+// apply applies an event of the call to d. read calls it with each of them in order.
 func (d *callDetail) apply(v events.Envelope) {
 	switch e := v.Event.(type) {
 	case events.ReplyReceived:
