@@ -254,6 +254,29 @@ func TestASessionOutgrowsItsContext(t *testing.T) {
 	}
 }
 
+// A prompt that a compaction left out of memory is still on record: admitting it again
+// appends no event, and its message takes no other text.
+func TestAPromptBeforeACompactionIsNotAdmittedAgain(t *testing.T) {
+	t.Parallel()
+	model := &narrowModel{window: 3000, reserved: 500, counts: true, replies: pages(30, 1200)}
+	p := start(t, registry.Tools{"page": pageTool()}, runner.Config{Provider: knownModel{model}})
+	session, message := p.open("first"), p.ledger.Mint().Message()
+	if err := p.runner.Admit(t.Context(), session, message, "read thirty pages"); err != nil {
+		t.Fatal(err)
+	}
+	p.run(session)
+	before := p.state(session).Revision
+	if err := p.runner.Admit(t.Context(), session, message, "other"); !errors.Is(err, runner.ErrOtherText) {
+		t.Errorf("Admit with another text = %v, want ErrOtherText", err)
+	}
+	if err := p.runner.Admit(t.Context(), session, message, "read thirty pages"); err != nil {
+		t.Error(err)
+	}
+	if after := p.state(session).Revision; after != before {
+		t.Errorf("the session has %d events after the prompt was admitted again, want %d", after, before)
+	}
+}
+
 // A provider that refuses requests as too large, and whose limits are not known, is asked
 // again with less, until a request fits.
 func TestARefusedRequestBecomesSmaller(t *testing.T) {

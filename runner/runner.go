@@ -281,44 +281,51 @@ func (r *Runner) Admit(ctx context.Context, id domain.SessionID, message domain.
 // If the session is not running, findPrompt brings its writer to the end of the stream: a run keeps the
 // length that it has read, or it would miss a conflict. The caller holds live.admits.
 //
-// findPrompt reads the events that the session has gained, and the whole stream if the fold
-// is not in memory, or has forgotten messages.
+// findPrompt reads the events that the session has gained, the whole stream if the fold is
+// not in memory, and the prompts of the stream if the fold has forgotten messages.
 func (r *Runner) findPrompt(ctx context.Context, live *session, message domain.MessageID) (last domain.EventID, known *conversation.Prompt, err error) {
+	var after events.Revision
+	forgotten := false
 	find := func(s *conversation.State) {
 		for _, m := range s.Messages {
 			if m.ID == message {
 				known = cmp.Or(m.Prompt, &conversation.Prompt{})
 			}
 		}
-		last = s.Last
+		last, after, forgotten = s.Last, s.Revision, s.Forgotten.Messages() > 0
 	}
-	var after events.Revision
-	if !r.Look(live.id, func(s *conversation.State) {
-		if find(s); known == nil && s.Forgotten.Messages() == 0 {
-			after = s.Revision
+	found := func(v events.Envelope) {
+		if e, ok := v.Event.(events.PromptAdmitted); ok && e.Message == message {
+			known = &conversation.Prompt{Text: e.Text, Media: e.Media, Event: v.ID}
 		}
-	}) {
+	}
+	if r.Look(live.id, find) {
+		for v, err := range r.config.Ledger.Read(ctx, live.writer.Stream(), after) {
+			if err != nil {
+				return last, nil, fmt.Errorf("read session %s: %w", live.id, err)
+			}
+			last = v.ID
+			found(v)
+		}
+	} else {
 		f, err := r.load(ctx, live)
 		if err != nil {
 			return last, nil, err
 		}
 		find(f.state)
-		whole := f.state.Forgotten.Messages() == 0
 		live.writer.Advance(f.state.Revision)
 		live.writer.Resume()
 		r.keep(live, f)
-		if whole || known != nil {
-			return last, known, nil
-		}
 	}
-	for v, err := range r.config.Ledger.Read(ctx, live.writer.Stream(), after) {
+	if known != nil || !forgotten {
+		return last, known, nil
+	}
+	prompts := events.Query{Stream: live.writer.Stream(), Filter: events.Filter{Kinds: []string{events.PromptAdmitted{}.Kind()}}}
+	for v, err := range r.config.Ledger.Scan(ctx, prompts) {
 		if err != nil {
 			return last, nil, fmt.Errorf("read session %s: %w", live.id, err)
 		}
-		last = v.ID
-		if e, ok := v.Event.(events.PromptAdmitted); ok && e.Message == message {
-			known = &conversation.Prompt{Text: e.Text, Media: e.Media, Event: v.ID}
-		}
+		found(v)
 	}
 	return last, known, nil
 }
