@@ -1,12 +1,15 @@
 package verify
 
 import (
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
+	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/eventstest"
 	"github.com/settlement-ledger/ledger/projections/index"
@@ -105,6 +108,67 @@ func TestVerifyFindsAForkWithoutItsPast(t *testing.T) {
 		}
 		if len(v.Exceptions) != c.wants || c.wants > 0 && v.Exceptions[0].Law != PastResolves {
 			t.Errorf("%s: exceptions %v, want %d of the law", name, v.Exceptions, c.wants)
+		}
+	}
+}
+
+// An index that the next command replaces, and one that cannot be read, is no exception: verify
+// says so and reports on the log.
+func TestVerifyGoesOnWithoutAnIndexThatItCannotCompare(t *testing.T) {
+	t.Parallel()
+	ledgerOf := func(seed uint64) *events.Ledger {
+		store := eventstest.NewSlice()
+		if err := projectionstest.Append(t.Context(), store, projectionstest.History(seed, 30)); err != nil {
+			t.Fatal(err)
+		}
+		return events.NewLedger(store, domain.NewMint(time.Now, nil), time.Now)
+	}
+	l := ledgerOf(1)
+	filled := func(l *events.Ledger) (*index.Index, string) {
+		dir := t.TempDir()
+		x := index.New(dir)
+		if err := x.CatchUp(t.Context(), l, nil); err != nil {
+			t.Fatal(err)
+		}
+		return x, dir
+	}
+	write := func(x *index.Index, content string) *index.Index {
+		if err := os.WriteFile(x.Path(), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	foreign, _ := filled(ledgerOf(2))
+	garbage, _ := filled(l)
+	current, _ := filled(l)
+	closed, dir := filled(l)
+	if err := os.Chmod(dir, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.Chmod(dir, 0o700); err != nil {
+			t.Error(err)
+		}
+	})
+	_, err := os.ReadDir(dir)
+	privileged := err == nil // permissions do not bind this user
+	for name, c := range map[string]struct {
+		index   *index.Index
+		damaged bool
+		want    string
+	}{
+		"of another log":        {index: foreign, want: indexUnfit},
+		"no database":           {index: write(garbage, strings.Repeat("no database ", 2000)), want: indexUnfit},
+		"of a damaged log":      {index: current, damaged: true, want: indexUnread},
+		"in a forbidden folder": {index: closed, want: indexUnread},
+	} {
+		if c.index == closed && privileged {
+			continue
+		}
+		v := newReport(nil)
+		v.damaged = c.damaged
+		if err := v.checkIndex(t.Context(), &stores.Store{Ledger: l}, []*index.Index{c.index}, &render.ProgressBar{}); err != nil || v.Index != c.want || len(v.Exceptions) > 0 {
+			t.Errorf("an index %s is %s with the exceptions %+v, %v; want %s", name, v.Index, v.Exceptions, err, c.want)
 		}
 	}
 }
