@@ -5,6 +5,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/query"
+	"github.com/settlement-ledger/ledger/cmd/ledger/redaction"
 	"github.com/settlement-ledger/ledger/cmd/ledger/resumable"
 	"github.com/settlement-ledger/ledger/cmd/ledger/storefile"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
@@ -31,6 +32,7 @@ func exportFlags(cmd *cobra.Command, to *string, o *resumable.Options) {
 func (a *app) exportTable(name string) *cobra.Command {
 	var filter tables.Filter
 	var c tables.Config
+	var raw bool
 	cmd := &cobra.Command{
 		Use: name, Short: "Write a table of " + name + " in Parquet, CSV or JSON lines",
 		Long: `Write the rows that the flags select in Parquet, CSV or JSON lines, by --format or the
@@ -40,11 +42,17 @@ begins with an apostrophe; Parquet and JSON lines have the exact texts.
 
 The rows are those of the log up to its end when the export begins. FILE appears under
 its name when it is complete; until then there are FILE.partial and
-FILE.partial.progress. The same command continues an interrupted export.`,
+FILE.partial.progress. The same command continues an interrupted export.
+
+Keys, tokens, passwords and home folders are hidden by the rules of docs/redaction.md;
+--raw leaves them.`,
 		Example: strings.ReplaceAll("  ledger export NAME --to NAME.parquet\n  ledger export NAME --session @last --format csv > NAME.csv\n  ledger export NAME --since 2d --to NAME.jsonl.zst", "NAME", name),
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.Printer = a.Printer
+			if !raw {
+				c.Hide = func(text string) string { return redaction.New().Text(text) }
+			}
 			return a.answer(cmd.Context(), func(s *stores.Store, r *index.Snapshot) error {
 				return tables.Export(cmd.Context(), c, s, r, name, filter)
 			})
@@ -73,6 +81,13 @@ FILE.partial.progress. The same command continues an interrupted export.`,
 		flags.BoolVar(&c.NoText, "no-text", false, "leave out inputs, texts and details")
 		must(cmd.RegisterFlagCompletionFunc("outcome", cobra.FixedCompletions(query.OutcomeWords(), cobra.ShellCompDirectiveNoFileComp)))
 	}
+	if name != "registrations" {
+		flags.StringVar(&filter.More.Path, "path", "", "only calls that used this path, or turns with such a call")
+		flags.StringVar(&filter.More.By, "by", "", "only calls with a request that this decided, or turns with such a call")
+		flags.StringVar(&filter.More.Text, "text", "", "only calls with these words in the input or in what the model read, or turns with such a call")
+		flags.StringVar(&filter.More.Where, "where", "", "only rows for which this condition holds; see docs/queries.md")
+	}
+	flags.BoolVar(&raw, "raw", false, "leave keys, tokens, passwords and home folders")
 	filter.When.AddFlags(cmd, "those")
 	return a.noWaitFlag(cmd)
 }

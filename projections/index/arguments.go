@@ -179,6 +179,26 @@ func (t columnTime) AppendText(b []byte) ([]byte, error) {
 	return time.Time(t).UTC().AppendFormat(b, timeLayout), nil
 }
 
+// columnValues returns arguments as the texts and int64 numbers that put adds for them.
+func columnValues(args []any) []any {
+	all := make([]any, len(args))
+	for i, v := range args {
+		switch v := v.(type) {
+		case int:
+			all[i] = int64(v)
+		case bool:
+			all[i] = oneIf(v)
+		case time.Time:
+			all[i] = v.UTC().Format(timeLayout)
+		case fmt.Stringer: // IDs and words of the domain
+			all[i] = v.String()
+		default:
+			all[i] = v
+		}
+	}
+	return all
+}
+
 // oneIf returns 1 for true and 0 for false.
 func oneIf(v bool) int64 {
 	if v {

@@ -167,6 +167,14 @@ func (q CallQuery) any() bool {
 		q.Phrase.text != "" || !q.From.IsZero() || !q.To.IsZero() || q.Where != nil
 }
 
+// Condition returns a condition of SQL over the table calls that holds for the selected calls,
+// with its arguments, which are texts and int64 numbers; empty: all calls are selected. It
+// ignores the limit.
+func (q CallQuery) Condition() (string, []any) {
+	condition, args := q.subqueries("calls.id", "calls.id")
+	return condition, columnValues(args)
+}
+
 // joinsCall returns the condition of SQL that finds the call c of a row of a table.
 func joinsCall(table string) string {
 	return "c.message = " + table + ".message AND c.call = " + table + ".call AND c.session = " + table + ".session"

@@ -44,8 +44,8 @@ func (t *ListedTurn) scan(c *columnReader) error {
 	return c.err
 }
 
-// Turns returns the selected turns in the order of their first events.
-func (s *Snapshot) Turns(q TurnQuery) (all []ListedTurn, err error) {
+// conditions returns the conditions of the query, without the limit.
+func (q TurnQuery) conditions() *conditions {
 	w := &conditions{}
 	if !q.Session.IsZero() {
 		w.add("turns.session = ?", q.Session)
@@ -59,6 +59,12 @@ func (s *Snapshot) Turns(q TurnQuery) (all []ListedTurn, err error) {
 		w.also("+turns.agent = ?", q.Agent)
 	}
 	w.where(q.Where, plain)
+	return w
+}
+
+// Turns returns the selected turns in the order of their first events.
+func (s *Snapshot) Turns(q TurnQuery) (all []ListedTurn, err error) {
+	w := q.conditions()
 	err = s.each(func(c *columnReader) error {
 		all = append(all, ListedTurn{})
 		return all[len(all)-1].scan(c)
@@ -77,4 +83,14 @@ func (s *Snapshot) TurnBefore(t Turn) (before Turn, ok bool, err error) {
 		return before.scan(c)
 	}, readTurnBefore, t.Session, t.Position)
 	return before, ok, err
+}
+
+// Condition returns a condition of SQL over the table turns that holds for the selected turns,
+// with its arguments, which are texts and int64 numbers. It ignores the limit.
+func (q TurnQuery) Condition() (string, []any) {
+	w := q.conditions()
+	if len(w.parts) == 0 {
+		return "", nil
+	}
+	return "turns.turn IN (SELECT turns.turn FROM turns WHERE " + w.text() + ")", columnValues(w.args)
 }

@@ -172,11 +172,33 @@ func (c *comparison) events() {
 		}
 		c.event(e, c.own.entries[i])
 	}
+	derived := c.derivedRules()
 	for _, e := range c.own.entries {
+		if text, ok := e.Event.(events.TextRecorded); ok && derived[text.Digest] {
+			continue
+		}
 		if _, ok := c.old.index[e.label]; !ok && c.comparable(e.Event) {
 			c.differ(e, Difference{Kind: ExtraEvent, Replayed: c.text(c.own, e.Event)})
 		}
 	}
+}
+
+// derivedRules returns the digests of the texts of rules that the replay derived for turns
+// whose rules are on record by their digest alone.
+func (c *comparison) derivedRules() map[string]bool {
+	digests := map[string]bool{}
+	for _, e := range c.own.entries {
+		turn, ok := e.Event.(events.TurnMaterialized)
+		if !ok || turn.RulesText == "" {
+			continue
+		}
+		if i, ok := c.old.index[e.label]; ok {
+			if recorded, ok := c.old.entries[i].Event.(events.TurnMaterialized); ok && recorded.RulesText == "" {
+				digests[turn.RulesText] = true
+			}
+		}
+	}
+	return digests
 }
 
 // differ adds a difference at an event.
@@ -200,7 +222,6 @@ func (c *comparison) text(s *side, e events.Event) string {
 var ignored = map[string]bool{
 	"SessionOpened.session": true, "SessionOpened.origin": true,
 	"CallStarted.process": true, "CallSettled.ran_ms": true,
-	"TurnMaterialized.rules": true,
 }
 
 // kinds names the kinds of differences by event and field. A field without a row has the
@@ -239,6 +260,9 @@ func (c *comparison) event(old, own labeled) {
 	for _, name := range differing {
 		if why := c.excused(old, name); why != "" {
 			continue
+		}
+		if turn, ok := old.Event.(events.TurnMaterialized); ok && turn.RulesText == "" && (name == "rules" || name == "rules_text") {
+			continue // the rules are on record by their digest alone
 		}
 		if kind == "TurnMaterialized" && name == "tools" {
 			c.tools(old, own)

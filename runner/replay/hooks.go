@@ -240,9 +240,14 @@ func (p *tapeProvider) registryOver(offered []domain.Offered) (*registry.Registr
 	return p.program.layers.Registry(p.registryConfig(), over...)
 }
 
-// rules returns rules that hide the tools that a turn hid, each by its recorded rule. The
-// rules in force are on record by their digest alone. The caller holds mu.
+// rules returns the permission rules in force in a turn. If the recording, of an older
+// program, has their digest alone, it returns rules that hide the tools that the turn hid,
+// each by its recorded rule. The caller holds mu.
 func (p *tapeProvider) rules(e events.TurnMaterialized) domain.RuleSets {
+	var recorded domain.RuleSets
+	if text := p.tape.texts[e.RulesText]; text != "" && json.Unmarshal([]byte(text), &recorded) == nil {
+		return recorded
+	}
 	var hiding []domain.Rule
 	by := map[domain.Rule][]string{} // the actions of the tools that a rule hides
 	var shown []string

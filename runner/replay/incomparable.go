@@ -97,7 +97,7 @@ func (c *comparison) notes() {
 	for _, e := range c.old.entries {
 		switch ev := e.Event.(type) {
 		case events.TurnMaterialized:
-			if ev.Rules != "" && !rules[ev.Rules] {
+			if ev.Rules != "" && ev.RulesText == "" && !rules[ev.Rules] {
 				rules[ev.Rules] = true
 				add(e.label, "the permission rules in force are on record by their digest alone, %s", ev.Rules[:min(12, len(ev.Rules))])
 			}

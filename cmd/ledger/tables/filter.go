@@ -22,6 +22,8 @@ type Filter struct {
 	Outcomes []string     // of calls
 	Open     bool         // only calls without a settlement
 	When     query.Period // of the reply that asks, of the turn, of the registration
+	// More has the flags Path, By, Text and Where of the lists of calls and turns.
+	More query.Filter
 }
 
 // A selection is a condition over the columns of the tables of the index that a table is made
@@ -63,7 +65,8 @@ func (s *selection) add(condition string, args ...any) {
 // and IDs such as @last mean something else later, and the same here.
 func (f Filter) given() map[string]any {
 	since, until := f.When.Given()
-	all := map[string]any{"session": f.Session, "agent": f.Agent, "tool": f.Tool, "location": f.Location, "outcome": strings.Join(f.Outcomes, ","), "open": f.Open, "since": since, "until": until}
+	all := map[string]any{"session": f.Session, "agent": f.Agent, "tool": f.Tool, "location": f.Location, "outcome": strings.Join(f.Outcomes, ","), "open": f.Open, "since": since, "until": until,
+		"path": f.More.Path, "by": f.More.By, "text": f.More.Text, "where": f.More.Where}
 	for name, v := range all {
 		if v == "" || v == false {
 			delete(all, name)
@@ -126,7 +129,30 @@ func (f Filter) compile(p *render.Printer, r *index.Snapshot, fields map[string]
 	if !to.IsZero() {
 		s.add(fields["time"]+" < ?", render.Timestamp(to).String())
 	}
-	return s, f.addOutcomes(&s)
+	if err := f.addOutcomes(&s); err != nil {
+		return s, err
+	}
+	return s, f.addMore(p, r, fields, &s)
+}
+
+// addMore adds the condition of More.
+func (f Filter) addMore(p *render.Printer, r *index.Snapshot, fields map[string]string, s *selection) error {
+	list := query.CallList
+	if fields["session"] == turnFields["session"] {
+		list = query.TurnList
+	}
+	more, err := f.More.Resolve(p, r, list)
+	if err != nil {
+		return err
+	}
+	condition, args := more.Calls.Condition()
+	if list.Noun == query.TurnList.Noun {
+		condition, args = index.TurnQuery{Calls: more.Calls, Where: more.Where}.Condition()
+	}
+	if condition != "" {
+		s.add(condition, args...)
+	}
+	return nil
 }
 
 // addOutcomes adds the conditions of Outcomes and Open.

@@ -22,6 +22,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/query"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/resumable"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
@@ -372,6 +373,8 @@ func TestAFilterSelectsRows(t *testing.T) {
 		"outcomes":    {Filter{Outcomes: []string{"failed", "open"}}, func(r callRow) bool { return r.Outcome == "failed" || r.Outcome == "open" }},
 		"outcome":     {Filter{Outcomes: []string{"succeeded"}, Tool: one.Tool}, func(r callRow) bool { return r.Outcome == "succeeded" && r.Tool == one.Tool }},
 		"open":        {Filter{Open: true}, func(r callRow) bool { return r.State != "settled" }},
+		"where":       {Filter{More: query.Filter{Where: `tool = "` + one.Tool + `" and state = settled`}}, func(r callRow) bool { return r.Tool == one.Tool && r.State == "settled" }},
+		"where open":  {Filter{Open: true, More: query.Filter{Where: `tool = "` + one.Tool + `"`}}, func(r callRow) bool { return r.Tool == one.Tool && r.State != "settled" }},
 		"open failed": {Filter{Open: true, Outcomes: []string{"failed"}}, func(callRow) bool { return false }},
 	} {
 		want := slices.DeleteFunc(slices.Clone(all), func(r callRow) bool { return !c.wants(r) })
