@@ -45,7 +45,7 @@ var importRules = map[string]importRule{
 	"events/pebblefiles/filestest": {[]string{"events/pebblefiles"}, []string{"github.com/cockroachdb/pebble/v2"}},
 	"domain/lawtest":               {nil, nil},
 	"events/eventstest":            {[]string{"domain", "domain/lawtest", "events"}, nil},
-	"events/transcripts":           {[]string{"domain", "events"}, []string{"github.com/go-json-experiment/json"}},
+	"events/transcripts":           {[]string{"domain", "events"}, []string{"github.com/go-json-experiment/json", "github.com/klauspost/compress", "modernc.org/sqlite"}},
 	"projections":                  {[]string{"domain", "events"}, nil},
 	"projections/calls":            {[]string{"domain", "events", "projections", "projections/spill"}, nil},
 	"projections/spill":            {[]string{"events/pebblefiles"}, []string{"github.com/cockroachdb/pebble/v2"}},

@@ -79,6 +79,7 @@ var pipeCases = map[string][][]string{
 	"import claude-code":            {{"DIR/session.jsonl"}},
 	"import jsonl":                  {{"DIR/kept.jsonl", "--store", "DIR/imported"}},
 	"import codex":                  {{"DIR/rollout.jsonl"}},
+	"import opencode":               {{"DIR/export.json"}},
 	"index rebuild":                 {{}},
 	"index status":                  {{}},
 	"output":                        {{"call_2"}, {"call_2", "--stat"}},
@@ -145,8 +146,9 @@ func TestEachCommandEndsQuietlyAtAClosedPipe(t *testing.T) {
 	session := `{"schema_version":"ATIF-v1.7","agent":{"name":"build"},"steps":[{"source":"user","message":"go"},{"source":"agent","message":"done"}]}`
 	record := `{"type":"user","uuid":"0d3c0e0f-0000-4000-8000-000000000001","parentUuid":null,"sessionId":"0d3c0e0f-0000-4000-8000-000000000002",` +
 		`"timestamp":"2026-01-01T00:00:00.000Z","version":"2.0.0","cwd":"/w","isSidechain":false,"userType":"external","message":{"role":"user","content":"hello"}}` + "\n"
+	export := `{"info":{"id":"ses_a","directory":"/w"},"messages":[]}`
 	rollout := `{"timestamp":"2026-01-01T00:00:00.000Z","type":"session_meta","payload":{"id":"a","cwd":"/w"}}` + "\n"
-	for name, text := range map[string]string{"session.json": session, "session.jsonl": record, "rollout.jsonl": rollout} {
+	for name, text := range map[string]string{"session.json": session, "session.jsonl": record, "rollout.jsonl": rollout, "export.json": export} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,7 @@ import (
 // importCommand returns the command group `ledger import`, which has a subcommand for
 // each format.
 func (a *app) importCommand() *cobra.Command {
-	return a.group("import", "Import: read the session files of other agents, and exports of stores", a.importClaude(), a.importCodex(), a.importATIF(), a.importJSONLines())
+	return a.group("import", "Import: read the session files of other agents, and exports of stores", a.importClaude(), a.importCodex(), a.importATIF(), a.importOpencode(), a.importJSONLines())
 }
 
 // importClaude returns the command `ledger import claude-code`.
@@ -19,7 +19,7 @@ func (a *app) importClaude() *cobra.Command {
 		Long: `Import session files of Claude Code as sessions: prompts, replies, calls with their
 outcomes, settings, hooks and commands, with the times of the file. Offers are
 recorded as observed, by tool name only, because the files hold no schemas. A file
-that was imported before adds only its new records. FILE - is the standard input.
+that was imported before adds only its new records. FILE - is the standard input. A file may be compressed with gzip or zstd.
 
 Of a FOLDER, such as ~/.claude/projects, the command reads all files *.jsonl in it
 and in the folders below: sessions, and their sub-agents in */subagents/*.jsonl. It
@@ -42,7 +42,7 @@ func (a *app) importCodex() *cobra.Command {
 		Long: `Import session files of Codex (rollout-*.jsonl) as sessions: prompts, replies, calls
 with their outcomes, approval and sandbox policies, and interruptions, with the times
 of the file. Offers are recorded as observed, by tool name only. A file that was
-imported before adds only its new records. FILE - is the standard input.
+imported before adds only its new records. FILE - is the standard input. A file may be compressed with gzip or zstd.
 
 Of a FOLDER, such as ~/.codex/sessions, the command reads all files *.jsonl in it and
 in the folders below. It lists and skips files of other formats there.
@@ -54,6 +54,25 @@ repeats from another session is not imported again: import the file of that sess
 			"  ledger import codex -o json ~/.codex/sessions",
 		Args: importArgs("codex"),
 		RunE: a.runImport("codex"),
+	}
+}
+
+// importOpencode returns the command `ledger import opencode`.
+func (a *app) importOpencode() *cobra.Command {
+	return &cobra.Command{
+		Use: "opencode FILE|FOLDER...", Short: "Read sessions of opencode",
+		Long: `Import sessions of opencode, with their sub-agents, from one of its containers: the
+database opencode.db, the older folder storage, a document of opencode export, or the
+lines of opencode run --format json, which have no prompts. A container that was
+imported before adds only what is new. The command writes nothing beside the database:
+while opencode has it open, it reads a private copy.
+
+FILE - is the standard input, but not for a database. Of a FOLDER, such as
+~/.local/share/opencode, the command reads the database and the storage, or else all
+files *.db, *.json and *.jsonl in it and in the folders below.`,
+		Example: "  ledger import opencode ~/.local/share/opencode\n  opencode export SESSION | ledger import opencode -",
+		Args:    importArgs("opencode"),
+		RunE:    a.runImport("opencode"),
 	}
 }
 

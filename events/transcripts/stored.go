@@ -334,6 +334,8 @@ func (h *storedStream) replyRemainder(d events.Draft, e events.ReplyReceived) (r
 		switch {
 		case at < 0:
 			more.Calls = append(more.Calls, c)
+		// A call was imported while the model still wrote its input.
+		case string(stored.Calls[at].Input) == "{}" && stored.Calls[at].Name == c.Name:
 		case !sameCall(stored.Calls[at], c):
 			return events.Draft{}, false, false
 		}

@@ -122,6 +122,13 @@ func filesOf(format string, names []string) (files []importedFile, failed []*fau
 			files = append(files, importedFile{name: name})
 			continue
 		}
+		if storage := transcripts.OpencodeStorage(name); format == "opencode" && storage != "" {
+			files = append(files, importedFile{name: storage})
+			if database := filepath.Join(name, "opencode.db"); exists(database) {
+				files = append(files, importedFile{name: database})
+			}
+			continue
+		}
 		within, err := filesIn(format, name)
 		if err == nil && !slices.ContainsFunc(within, func(f importedFile) bool { return f.skipped == "" }) {
 			err = fault.WithHint(fmt.Errorf("import %s: no %s is in the folder or below it", name, described(format)), "name the folder that the agent writes to, such as "+folders[format])
@@ -187,9 +194,22 @@ var (
 // described names the session files of a format by their endings.
 func described(format string) string { return "file *" + strings.Join(extensions[format], ", *") }
 
-// hasExtension reports whether a path has the ending of a session file of a format.
+// hasExtension reports whether a path has the ending of a session file of a format,
+// which may be compressed.
 func hasExtension(format, path string) bool {
+	if path, ok := strings.CutSuffix(path, ".gz"); ok {
+		return hasExtension(format, path)
+	}
+	if path, ok := strings.CutSuffix(path, ".zst"); ok {
+		return hasExtension(format, path)
+	}
 	return slices.Contains(extensions[format], filepath.Ext(path))
+}
+
+// exists reports whether there is a regular file at path.
+func exists(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().IsRegular()
 }
 
 // A fileReport is the report of a file. The session is null for a file without a session.
@@ -237,27 +257,16 @@ func importFault(files, imported int, failed []*fault.Error) error {
 	}
 }
 
-// readTranscript reads and parses a whole session file.
+// readTranscript reads a whole session file. The name "-" is the standard input.
 func (c Config) readTranscript(ctx context.Context, name string) (*transcripts.Transcript, error) {
-	r, err := c.openFile(name)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	return transcripts.Read(c.Format, name, r)
-}
-
-// openFile opens a file for reading. The name "-" is the standard input. The caller
-// closes the result, which does not close the standard input.
-func (c Config) openFile(name string) (io.ReadCloser, error) {
 	if name == "-" {
-		return io.NopCloser(c.Input), nil
+		return transcripts.Read(c.Format, name, c.Input)
 	}
-	f, err := os.Open(name)
-	if err != nil {
+	t, err := transcripts.ReadPath(ctx, c.Format, name)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return nil, fault.WithHint(fmt.Errorf("import: %w", err), "")
 	}
-	return f, nil
+	return t, err
 }
 
 // printTable prints a table of the imported files, and then the notes of printNotes.
