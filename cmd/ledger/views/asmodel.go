@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"strings"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/query"
@@ -31,6 +32,9 @@ type modelView struct {
 	Instruction *recordedText `json:"instruction"`
 	// Summarizes is the last message, if the request asked for a summary up to it.
 	Summarizes *domain.MessageID `json:"summarizes"`
+	// Unknown are the kinds of events of the session that this program does not know. They
+	// may have had an effect on the messages that is not shown.
+	Unknown []string `json:"unknown"`
 }
 
 // A recordedText is a text that a session records by its digest.
@@ -87,6 +91,7 @@ func showAsModel(ctx context.Context, out *render.Printer, s *stores.Store, r *i
 	if err != nil {
 		return err
 	}
+	view.Unknown = append([]string{}, state.Unknown...)
 	messages := state.ModelMessages()
 	if request != nil && view.Turn != nil && !request.Summarizes.IsZero() {
 		view.Summarizes = &request.Summarizes
@@ -184,7 +189,7 @@ func printAsModel(out *render.Printer, view modelView, messages []conversation.M
 	out.Fields(
 		"session", view.Session.String(), "request of turn", render.StringOf(view.Turn), "at revision", fmt.Sprint(view.Revision), "messages", fmt.Sprint(len(messages)),
 		"system prompt", digest(view.System), "parameters", digest(view.Parameters), "schemas", digest(view.Schemas), "instruction", digest(view.Instruction),
-		"asks for a summary up to", render.StringOf(view.Summarizes),
+		"asks for a summary up to", render.StringOf(view.Summarizes), "not known to this program", render.Printable(strings.Join(view.Unknown, ", ")),
 	)
 	text := func(title string, t *recordedText) {
 		if t != nil && t.Text != nil {
