@@ -112,7 +112,7 @@ func (a *app) replaySession(ctx context.Context, f replayFlags, id string) error
 		})
 	}
 	return a.replayInto(ctx, f, func(s *stores.Store, p *sessions.ActiveProcess) error {
-		return a.replayTape(ctx, f, s, id, replaying.Target{Store: p.Log, Ledger: p.Ledger, Process: p.ID(), Outputs: p.Outputs})
+		return a.replayTape(ctx, f, s, id, replaying.Target{Store: p.Log, Ledger: p.Ledger, Process: p.ID(), Outputs: p.Outputs, Elsewhere: p.Store != s})
 	})
 }
 

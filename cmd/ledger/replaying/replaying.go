@@ -25,6 +25,8 @@ type Target struct {
 	Store   events.Store
 	Ledger  *events.Ledger
 	Process domain.ProcessID
+	// Elsewhere is set for a store other than that of the recording, which is kept.
+	Elsewhere bool
 	// Outputs keeps the outputs of the replay. Nil: their digests are compared, and they
 	// are not kept.
 	Outputs registry.Outputs
@@ -37,9 +39,24 @@ func Replay(ctx context.Context, from *stores.Store, session domain.SessionID, t
 	if err != nil {
 		return nil, tapeFault(err)
 	}
+	if to.Elsewhere {
+		if err := checkPast(tape); err != nil {
+			return nil, err
+		}
+	}
 	return tape.Run(ctx, replay.Config{
 		Store: to.Store, Mint: to.Ledger.Mint(), Now: to.Ledger.Now, Process: to.Process, Recording: from.Log, Outputs: to.Outputs, Source: outputsOf(from),
 	})
+}
+
+// checkPast returns a fault for a fork, whose past is not in another store.
+func checkPast(tape *replay.Tape) error {
+	if _, forked := tape.Forked(); !forked {
+		return nil
+	}
+	f := fault.Usage("session %s is a fork, and its past is in its own store alone", tape.Session())
+	f.Hint = "replay it into that store: leave out --to and, with real tools or a live model, --dry-run"
+	return f
 }
 
 // InMemory calls use with a target that is not kept.

@@ -36,6 +36,11 @@ func ReplayTools(ctx context.Context, from *stores.Store, session domain.Session
 	if err != nil {
 		return nil, tapeFault(err)
 	}
+	if p.Store != from {
+		if err := checkPast(tape); err != nil {
+			return nil, err
+		}
+	}
 	w, err := openCopy(ctx, tape, p, &o)
 	if err != nil {
 		return nil, err
@@ -85,6 +90,11 @@ func ReplayModel(ctx context.Context, from *stores.Store, session domain.Session
 	tape, err := replay.ReadTape(ctx, from.Ledger, session)
 	if err != nil {
 		return nil, tapeFault(err)
+	}
+	if p.Store != from {
+		if err := checkPast(tape); err != nil {
+			return nil, err
+		}
 	}
 	w, err := openCopy(ctx, tape, p, &o)
 	if err != nil {
