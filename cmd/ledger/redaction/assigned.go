@@ -139,8 +139,8 @@ func plausible(name, value string, attached bool) bool {
 	return len(value) >= 6 && strings.ContainsAny(value, "0123456789") && strings.IndexByte(value, ':') != 0
 }
 
-// placeholder reports whether the value of a name stands for a secret and is none, or is
-// too short: other values of a "token" are often words.
+// placeholder reports whether a value only stands in the place of a secret, or is too short
+// for one: the values of a "token" are often words.
 func placeholder(name, value string) bool {
 	const shortestToken = 8
 	value = strings.TrimSpace(value)

@@ -163,7 +163,7 @@ func TestEqualSecretsHaveEqualMarks(t *testing.T) {
 	}
 }
 
-// A member with a secret name is hidden whatever it holds, and JSON finds what is escaped.
+// The value of a member with a secret name is always hidden, and JSON finds escaped secrets.
 // Other bytes stay.
 func TestJSONChangesOnlyStringsWithSecrets(t *testing.T) {
 	t.Parallel()

@@ -101,6 +101,9 @@ func Run(ctx context.Context, c Config) error {
 		s.protocolAddr = l.protocol.Addr()
 	}
 	if err := s.open(ctx, at); err != nil {
+		if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+			err = nil // ended before it served
+		}
 		return errors.Join(err, l.close())
 	}
 	return errors.Join(s.run(ctx, l), s.store.Close())
