@@ -64,7 +64,6 @@ type codexReader struct {
 type codexEnd struct {
 	failed bool
 	detail string
-	output string
 }
 
 // readLine reads one record.
