@@ -1,6 +1,7 @@
 package storefile
 
 import (
+	"sync/atomic"
 	"bufio"
 	"bytes"
 	"compress/gzip"
@@ -168,7 +169,7 @@ func (i *importer) readLines(ctx context.Context) (ending, error) {
 		if err != nil {
 			return ending{}, err
 		}
-		i.progress.Bytes("import", i.lines.counted.n, i.lines.size)
+		i.progress.Bytes("import", i.lines.counted.n.Load(), i.lines.size)
 		entry, ok, err := l.record()
 		switch {
 		case err != nil:
@@ -327,13 +328,13 @@ type lineReader struct {
 // A countingReader counts the bytes that are read.
 type countingReader struct {
 	io.Reader
-	n int64
+	n atomic.Int64 // a decompressor reads in a goroutine of its own
 }
 
 // Read implements io.Reader.
 func (c *countingReader) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
-	c.n += int64(n)
+	c.n.Add(int64(n))
 	return n, err
 }
 
