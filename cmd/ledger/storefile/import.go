@@ -1,7 +1,6 @@
 package storefile
 
 import (
-	"sync/atomic"
 	"bufio"
 	"bytes"
 	"compress/gzip"
@@ -11,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync/atomic"
 
 	"github.com/klauspost/compress/zstd"
 
