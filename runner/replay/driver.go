@@ -513,7 +513,7 @@ func (d *driver) append(ctx context.Context, all ...events.Event) error {
 // the past of the fork.
 func (d *driver) open(ctx context.Context, e events.SessionOpened) error {
 	e.Session = d.session
-	e.Origin = events.Origin{Kind: events.Replayed, Format: d.config.mode(), Source: d.tape.session.String()}
+	e.Origin = events.Origin{Kind: events.Replayed, Format: "tape", Source: d.tape.session.String()}
 	for _, v := range d.tape.entries {
 		if forked, ok := v.Event.(events.SessionForked); ok {
 			return d.append(ctx, e, forked)

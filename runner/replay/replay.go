@@ -34,9 +34,6 @@ type Config struct {
 	Source OutputSource
 }
 
-// mode returns the way of the replay, as the origin of the new session has it.
-func (c Config) mode() string { return "tape" }
-
 // Run replays a tape and compares the new session with the recorded one. It asks no model
 // and runs no tool. It returns an error if the store fails or ctx ends; the new session then
 // ends where it is. A difference is no error.

@@ -2,13 +2,16 @@ package replay_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/eventstest"
 	"github.com/settlement-ledger/ledger/projections/conversation"
+	"github.com/settlement-ledger/ledger/projections/projectionstest"
 	"github.com/settlement-ledger/ledger/registry"
 	"github.com/settlement-ledger/ledger/runner"
 	"github.com/settlement-ledger/ledger/runner/replay"
@@ -318,5 +321,41 @@ func TestPlantedDifferencesAreNamed(t *testing.T) {
 			}
 			t.Errorf("the report has %v, want the kind %q in the field %q", r.Differences, planted.kind, planted.field)
 		})
+	}
+}
+
+// A program that did not record the text of the permission rules left their digest alone. The
+// replay of its recording is the same, and says that the rules are not compared.
+func TestReplayOfARecordingWithoutTheTextOfItsRulesIsTheSame(t *testing.T) {
+	t.Parallel()
+	w := everyEnd(t)
+	rules := map[string]bool{}
+	older := eventstest.NewSlice()
+	revisions := map[events.Stream]events.Revision{}
+	var history []events.Envelope
+	for v, err := range w.ledger.ReadAll(t.Context(), events.Position{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, ok := v.Event.(events.TurnMaterialized); ok {
+			rules[e.RulesText], e.RulesText = true, ""
+			v.Event = e
+		}
+		history = append(history, v)
+	}
+	for _, v := range history {
+		if e, ok := v.Event.(events.TextRecorded); ok && rules[e.Digest] {
+			continue
+		}
+		revisions[v.Stream]++
+		v.Revision = revisions[v.Stream]
+		if err := projectionstest.Append(t.Context(), older, []events.Envelope{v}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.store, w.ledger = older, events.NewLedger(older, w.ledger.Mint(), time.Now)
+	r := w.same()
+	if !slices.ContainsFunc(r.Incomparable, func(n replay.Incomparable) bool { return strings.Contains(n.Reason, "by their digest alone") }) {
+		t.Errorf("the report does not say that the rules are not compared: %v", r.Incomparable)
 	}
 }

@@ -35,28 +35,28 @@ type Target struct {
 // Replay replays the tape of a session of a store. A session with a call that a process may
 // be running, without a turn or with events of a newer program is a fault.
 func Replay(ctx context.Context, from *stores.Store, session domain.SessionID, to Target) (*replay.Report, error) {
-	tape, err := replay.ReadTape(ctx, from.Ledger, session)
+	tape, err := readTape(ctx, from, session, to.Elsewhere)
 	if err != nil {
-		return nil, tapeFault(err)
-	}
-	if to.Elsewhere {
-		if err := checkPast(tape); err != nil {
-			return nil, err
-		}
+		return nil, err
 	}
 	return tape.Run(ctx, replay.Config{
 		Store: to.Store, Mint: to.Ledger.Mint(), Now: to.Ledger.Now, Process: to.Process, Recording: from.Log, Outputs: to.Outputs, Source: outputsOf(from),
 	})
 }
 
-// checkPast returns a fault for a fork, whose past is not in another store.
-func checkPast(tape *replay.Tape) error {
-	if _, forked := tape.Forked(); !forked {
-		return nil
+// readTape reads the tape of a session of a store, which is replayed into another store if
+// elsewhere is set. A fork is a fault there, because its past is in its own store alone.
+func readTape(ctx context.Context, from *stores.Store, session domain.SessionID, elsewhere bool) (*replay.Tape, error) {
+	tape, err := replay.ReadTape(ctx, from.Ledger, session)
+	if err != nil {
+		return nil, tapeFault(err)
 	}
-	f := fault.Usage("session %s is a fork, and its past is in its own store alone", tape.Session())
-	f.Hint = "replay it into that store: leave out --to and, with real tools or a live model, --dry-run"
-	return f
+	if _, forked := tape.Forked(); forked && elsewhere {
+		f := fault.Usage("session %s is a fork, and its past is in its own store alone", session)
+		f.Hint = "replay it into that store: leave out --to and, with real tools or a live model, --dry-run"
+		return nil, f
+	}
+	return tape, nil
 }
 
 // InMemory calls use with a target that is not kept.

@@ -32,14 +32,9 @@ type RealOptions struct {
 // a copy of the workspace, into the store of p. A request for permission gets its recorded
 // decision, unless the user gave rules. It prints where the copy is if it is kept.
 func ReplayTools(ctx context.Context, from *stores.Store, session domain.SessionID, p *sessions.ActiveProcess, o RealOptions) (report *replay.Report, err error) {
-	tape, err := replay.ReadTape(ctx, from.Ledger, session)
+	tape, err := readTape(ctx, from, session, p.Store != from)
 	if err != nil {
-		return nil, tapeFault(err)
-	}
-	if p.Store != from {
-		if err := checkPast(tape); err != nil {
-			return nil, err
-		}
+		return nil, err
 	}
 	w, err := openCopy(ctx, tape, p, &o)
 	if err != nil {
@@ -87,14 +82,9 @@ func ReplayTools(ctx context.Context, from *stores.Store, session domain.Session
 // recorded results of the tools, into the store of p. If onMissReal is set, a call that the
 // tape does not have runs the real tool in a copy of the workspace.
 func ReplayModel(ctx context.Context, from *stores.Store, session domain.SessionID, p *sessions.ActiveProcess, o RealOptions, onMissReal bool) (report *replay.Report, err error) {
-	tape, err := replay.ReadTape(ctx, from.Ledger, session)
+	tape, err := readTape(ctx, from, session, p.Store != from)
 	if err != nil {
-		return nil, tapeFault(err)
-	}
-	if p.Store != from {
-		if err := checkPast(tape); err != nil {
-			return nil, err
-		}
+		return nil, err
 	}
 	w, err := openCopy(ctx, tape, p, &o)
 	if err != nil {
