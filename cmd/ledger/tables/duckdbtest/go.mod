@@ -1,8 +1,8 @@
-module github.com/settlement-ledger/ledger/duckdbtest
+module github.com/settlement-ledger/ledger/cmd/ledger/tables/duckdbtest
 
 go 1.26.0
 
-replace github.com/settlement-ledger/ledger => ../
+replace github.com/settlement-ledger/ledger => ../../../../
 
 require (
 	github.com/cockroachdb/pebble/v2 v2.1.7
