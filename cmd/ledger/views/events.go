@@ -142,7 +142,7 @@ func (w *eventWriter) write(e events.Entry, damage error) error {
 		if err != nil {
 			return err
 		}
-		what = render.OneLine(describe(v.Event), render.TextWidth+20)
+		what = render.OneLine(Describe(v.Event), render.TextWidth+20)
 	}
 	w.out.Line("%s", w.line(e.Position.String(), w.out.ShortTime(e.Time), StreamName(e.Stream), fmt.Sprint(e.Revision), render.OneLine(e.Kind, 40), what))
 	return nil

@@ -475,14 +475,14 @@ func (p *sessionPage) callNotes(c *timelineCall) (notes []callNote) {
 		}
 	}
 	for _, q := range c.Questions {
-		notes = append(notes, callNote{time.Time(q.Asked), kindLabels["QuestionAsked"], describe(events.QuestionAsked{Questions: q.Questions})})
+		notes = append(notes, callNote{time.Time(q.Asked), kindLabels["QuestionAsked"], Describe(events.QuestionAsked{Questions: q.Questions})})
 		if q.By != nil {
 			answer := events.QuestionAnswered{Answers: q.Answers, Dismissed: q.Dismissed, Feedback: render.ValueOf(q.Feedback), By: events.Decider(*q.By)}
-			notes = append(notes, callNote{time.Time(q.Answered), kindLabels["QuestionAnswered"], describe(answer)})
+			notes = append(notes, callNote{time.Time(q.Answered), kindLabels["QuestionAnswered"], Describe(answer)})
 		}
 	}
 	for _, l := range c.loops {
-		notes = append(notes, callNote{l.Time, kindLabels["LoopDetected"], describe(l.LoopDetected)})
+		notes = append(notes, callNote{l.Time, kindLabels["LoopDetected"], Describe(l.LoopDetected)})
 	}
 	for _, l := range c.LateResults {
 		notes = append(notes, callNote{time.Time(l.Time), kindLabels["LateResultObserved"], l.Outcome + " " + render.ValueOf(l.Text)})

@@ -179,11 +179,11 @@ func wholeTexts(e events.Event) []NamedText {
 	case events.CommandRan:
 		return []NamedText{{"", strings.TrimSpace(e.By + " " + e.Name + " " + e.Outcome)}, {"command", e.Command}, {"output", e.Output}}
 	case events.Unknown:
-		return []NamedText{{"", describe(e)}, {"data", render.Indented(e.Data)}}
+		return []NamedText{{"", Describe(e)}, {"data", render.Indented(e.Data)}}
 	case events.CallSettled:
 		return []NamedText{{"", fmt.Sprintf("%s %s %s", e.Outcome, e.Tool, e.Call)}, {"result", resultText(e)}}
 	}
-	return []NamedText{{"", describe(e)}}
+	return []NamedText{{"", Describe(e)}}
 }
 
 // callsText returns the name, the ID and the input of each call.

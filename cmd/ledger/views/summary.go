@@ -11,11 +11,11 @@ import (
 )
 
 // summary returns the content of an event on one line of at most 120 characters.
-func summary(e events.Event) string { return render.OneLine(describe(e), 120) }
+func summary(e events.Event) string { return render.OneLine(Describe(e), 120) }
 
-// describe returns the content of any event as text. It calls describeSessionEvent for
-// the events of a session.
-func describe(e events.Event) string {
+// Describe returns the content of any event as text, which may have several lines and is not
+// made printable. It calls describeSessionEvent for the events of a session.
+func Describe(e events.Event) string {
 	switch e := e.(type) {
 	case events.ProcessStarted:
 		return fmt.Sprintf("%s %s, process %d on %s", e.Program, e.Version, e.PID, e.Host)
