@@ -22,7 +22,9 @@ type Filter struct {
 	Outcomes []string     // of calls
 	Open     bool         // only calls without a settlement
 	When     query.Period // of the reply that asks, of the turn, of the registration
-	// More has the flags Path, By, Text and Where of the lists of calls and turns.
+	// More has the flags Path, By, Text and Where of the lists of calls and turns. SQLite lists
+	// the rows that they select before the first row is written. The other fields are compared
+	// with each row in turn, so that an export by period needs no list of its rows.
 	More query.Filter
 }
 
